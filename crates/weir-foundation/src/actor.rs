@@ -1,11 +1,11 @@
-//! The actor of a request: who is asking for something, as the audit trail names them.
+//! The actor of a request: the person or program that asks for something, as the audit trail names it.
 
-/// Who asks: `cli:root`, `console:ann`, `token:backup`, or `weir` itself.
+/// Who is asking: `cli:root`, `console:ann`, `token:backup`, or `weir` itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor(Box<str>);
 
 impl Actor {
-    /// Names an actor. Control characters are dropped, and a name that is too long is cut.
+    /// Makes an actor from a name. Control characters are dropped, and a name that is too long is cut.
     pub fn new(name: &str) -> Actor {
         let name: String = name.chars().filter(|c| !c.is_control()).take(100).collect();
         Actor(name.into())

@@ -13,14 +13,14 @@ use crate::store_settings::StoreSettings;
 use crate::upkeep::Upkeep;
 use std::sync::Arc;
 
-/// Everything about the site that is not about one gate. Cheap to clone.
+/// Everything about the site that does not belong to one gate. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Administration {
     /// Who may log in at the console.
     pub accounts: ConsoleAccounts,
-    /// Codes that a login wants besides the password.
+    /// Codes that some accounts need to log in, besides the password.
     pub second_factor: SecondFactor,
-    /// Whose people may sign in besides those of our own records.
+    /// A directory whose people may sign in too, besides the accounts in our own records.
     pub directory: Option<Directory>,
     /// Tokens for programs.
     pub tokens: ApiTokens,
@@ -35,7 +35,8 @@ pub struct Administration {
 }
 
 impl Administration {
-    /// Over this foundation. A backup asks `gate` to copy what changes while the gate runs, and the next one is due and sealed as the settings say.
+    /// Everything that works on this foundation. A backup asks `gate` to copy the files that change while the gate runs; `store` says how
+    /// often a backup is due and whether it is sealed.
     pub fn new(
         foundation: &Foundation,
         passwords: Passwords,

@@ -1,7 +1,7 @@
 //! API tokens, which programs use instead of a password. Each has a scope.
 //!
-//! A token is 256 random bits; the records keep a digest, so whoever reads them learns no token. There are few, so all of them are in one
-//! document, which every request reads: a revoked token stops working at once.
+//! A token is 256 random bits. The records keep only a digest, so somebody who reads the records learns no token. There are few tokens, so
+//! all of them are in one document, which every request reads: a revoked token stops working at once.
 
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
@@ -22,25 +22,25 @@ const KEPT: &str = "console.tokens";
 const TOKENS_MAX: usize = 1_000;
 const DAYS_MAX: u32 = 3_650;
 const DAY_NS: i64 = 86_400_000_000_000;
-/// When a token was used is written down at most so often.
+/// The last use of a token is written down at most once in this time.
 const USED_EVERY_NS: i64 = 3_600_000_000_000;
 
-/// How far a token reaches. Each reaches as far as those before.
+/// What a token may do. Each scope includes the scopes above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Figures and whether all is well, and nothing of any message.
+    /// Read the figures and whether all is well, but nothing about any message.
     Metrics,
-    /// Look at everything but accounts and tokens.
+    /// Read everything except accounts and tokens.
     Read,
-    /// Do what an operator may.
+    /// Do what an operator may do.
     Operate,
     /// Everything.
     Admin,
 }
 
 impl Scope {
-    /// The word for it.
+    /// The scope as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::Metrics => "metrics",
@@ -50,12 +50,12 @@ impl Scope {
         }
     }
 
-    /// The scope of this word.
+    /// The scope that this word names.
     pub fn parse(word: &str) -> Option<Scope> {
         [Scope::Metrics, Scope::Read, Scope::Operate, Scope::Admin].into_iter().find(|scope| scope.as_str() == word)
     }
 
-    /// The role of people who may do what needs this scope.
+    /// The role that a person needs for what needs this scope.
     pub fn role(self) -> Role {
         match self {
             Scope::Metrics | Scope::Read | Scope::Operate => Role::Operator,
@@ -63,7 +63,7 @@ impl Scope {
         }
     }
 
-    /// Whether it may change anything.
+    /// Whether a token with this scope may change anything.
     pub fn may_change(self) -> bool {
         self >= Scope::Operate
     }
@@ -73,11 +73,11 @@ impl Scope {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// What it is for; the audit names it so.
+    /// What the token is for; the audit trail shows this name.
     pub name: String,
-    /// How far it reaches.
+    /// What it may do.
     pub scope: Scope,
-    /// Good for so many days; 0 for ever.
+    /// For how many days it is valid; 0 means for ever.
     #[serde(default)]
     pub days: u32,
 }
@@ -88,25 +88,25 @@ pub struct NewToken {
 pub struct TokenView {
     /// What it is for.
     pub name: String,
-    /// How far it reaches.
+    /// What it may do.
     pub scope: Scope,
     /// When it was made.
     #[schemars(extend("format" = "date-time"))]
     pub created: String,
-    /// By whom.
+    /// Who made it.
     pub by: String,
-    /// Until when it is good; for ever if there is none.
+    /// Until when it is valid; missing if it is valid for ever.
     #[schemars(extend("format" = "date-time"))]
     pub expires: Option<String>,
-    /// When it was last used, to the hour; never if there is none.
+    /// When it was last used, to the hour; missing if it never was.
     #[schemars(extend("format" = "date-time"))]
     pub used: Option<String>,
 }
 
-/// A token that was made, and the only time that it is told.
+/// A new token. This is the only time that the token itself is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TokenMade {
-    /// As in a list.
+    /// What a list shows of it.
     #[serde(flatten)]
     pub view: TokenView,
     /// The token itself.
@@ -114,7 +114,7 @@ pub struct TokenMade {
 }
 
 impl TokenView {
-    /// The program that shows it, as the audit trail names it.
+    /// The program that uses this token, as the audit trail names it.
     pub fn actor(&self) -> Actor {
         Actor::new(&format!("token:{}", self.name))
     }
@@ -151,7 +151,7 @@ pub struct ApiTokens {
     values: ValueRecords,
     audit: AuditTrail,
     clock: Clock,
-    /// The tokens are read, changed and written as a whole: by one at a time.
+    /// Held during a change, because the tokens are read, changed and written as a whole.
     changing: Arc<Mutex<()>>,
 }
 
@@ -166,7 +166,7 @@ impl ApiTokens {
         }
     }
 
-    /// All tokens, in order of name.
+    /// All tokens, ordered by name.
     pub async fn list(&self) -> Result<Vec<TokenView>, OperationError> {
         Ok(self.stored().await?.iter().map(Token::view).collect())
     }
@@ -205,7 +205,7 @@ impl ApiTokens {
         Ok(TokenMade { view, token: secret })
     }
 
-    /// Revokes a token: it stops working now.
+    /// Revokes a token. It stops working at once.
     pub async fn revoke(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
         let _changing = self.changing.lock().await;
         let mut tokens = self.stored().await?;
@@ -218,7 +218,7 @@ impl ApiTokens {
         self.audit.write(actor, "token.revoke", name, format!("scope {}", revoked.scope.as_str())).await
     }
 
-    /// Which token this is, if it is good now.
+    /// The token with this secret, if there is one and it is still valid.
     pub async fn known(&self, secret: &str) -> Result<Option<TokenView>, OperationError> {
         let (digest, now) = (digest(secret), (self.clock)().0 as i64);
         let good = |token: &Token| token.digest == digest && token.expires_at.is_none_or(|until| now < until);
@@ -229,7 +229,7 @@ impl ApiTokens {
         Ok(Some(token.view()))
     }
 
-    /// Writes down that a token was used; that it cannot be keeps nobody out.
+    /// Writes down that a token was used. If that fails, the program may go on all the same.
     async fn note_use(&self, digest: &str, now: i64) {
         let _changing = self.changing.lock().await;
         let Ok(mut tokens) = self.stored().await else { return };

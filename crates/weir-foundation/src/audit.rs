@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use weir_store::records::{AuditFilter, AuditLine, AuditRecords, BegunChange};
 
-/// Most lines shown at once.
+/// At most this many lines are returned at once.
 const LINES_MAX: i64 = 10_000;
 
 /// One line of the trail.
@@ -44,18 +44,18 @@ impl From<AuditLine> for AuditView {
     }
 }
 
-/// What the seals of the trail say.
+/// The result of checking the seals of the trail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditCheckView {
-    /// Whether every line is as it was written, and none is missing.
+    /// Whether every line is as it was written and none is missing.
     pub whole: bool,
     /// Lines whose seal is right.
     pub sealed: i64,
-    /// Lines of a version that wrote no seals; nothing can be said of them.
+    /// Lines that an older version wrote without seals; whether they were changed cannot be told.
     pub older: i64,
-    /// The newest seal that is right. Note it elsewhere: a trail that is whole later has it among its seals.
+    /// The newest seal that is right. Note it somewhere else: if the trail is still whole later, this seal is one of its seals.
     pub seal: String,
-    /// What is wrong, in words; empty if nothing is.
+    /// What is wrong, in words; empty if nothing is wrong.
     pub problem: String,
 }
 
@@ -96,7 +96,8 @@ impl AuditTrail {
         Ok(self.lines.write(&line).await?)
     }
 
-    /// Writes a line whose words came from outside, such as the name of a login that failed.
+    /// Writes a line whose text came from outside, such as the name of a login that failed. Control characters are dropped, and long text
+    /// is cut.
     pub async fn note(&self, actor: &Actor, action: &str, subject: &str, detail: &str) -> Result<(), OperationError> {
         let detail = detail.chars().filter(|c| !c.is_control()).take(1_000).collect();
         let subject: String = subject.chars().filter(|c| !c.is_control()).take(255).collect();
@@ -110,15 +111,15 @@ impl AuditTrail {
         Ok(Begun { number: self.lines.begun(&self.relay, &begun).await?, change: begun })
     }
 
-    /// A change has ended, with whatever lines it wrote.
+    /// Notes that a change has ended. The lines that belong to the change are already written.
     pub async fn end(&self, begun: Begun) {
         if let Err(error) = self.lines.ended(begun.number).await {
             tracing::warn!(%error, "the end of a change could not be written down; the next start will call it interrupted");
         }
     }
 
-    /// A change has ended in a fault of ours, so nobody knows how much of it was done, or whether its line was written. If even this cannot
-    /// be written, the next start does it.
+    /// For a change that ended because Weir itself failed, so that nobody knows how much of it was done, or whether its line was written.
+    /// If this note cannot be written either, the next start writes it.
     pub async fn doubt(&self, begun: Begun) {
         let detail = format!("begun at {}; it ended in an error: see what became of it", rfc3339(begun.change.at));
         let actor = Actor::new(&begun.change.actor);
@@ -130,12 +131,13 @@ impl AuditTrail {
         }
     }
 
-    /// Whether a line could be written now. Writes none.
+    /// Checks whether a line could be written now, without writing one.
     pub async fn try_write(&self) -> Result<(), OperationError> {
         Ok(self.lines.try_write().await?)
     }
 
-    /// Writes a line for every change that this relay had begun when it was killed. To be called once, after the records are opened.
+    /// Writes a line for every change of this relay that had begun but not ended when Weir was killed. Call it once, after the records are
+    /// opened.
     pub async fn report_interrupted(&self) {
         if let Err(error) = self.write_interrupted().await {
             tracing::warn!(%error, "changes that were interrupted could not be written into the audit trail");
@@ -174,7 +176,7 @@ impl AuditTrail {
         Ok(lines.into_iter().map(AuditView::from).collect())
     }
 
-    /// The newest lines that fit, newest first.
+    /// The newest lines that match the filter, newest first.
     pub async fn filtered(&self, filter: &AuditFilter, most: i64) -> Result<Vec<AuditView>, OperationError> {
         if !filter.subject.is_empty() {
             names::login(&filter.subject)?;
@@ -183,7 +185,7 @@ impl AuditTrail {
         Ok(lines.into_iter().map(AuditView::from).collect())
     }
 
-    /// Lines after the one with this number, oldest first, each with its number.
+    /// The lines after the one with this number, oldest first, each with its number.
     pub async fn after(&self, number: i64, most: i64) -> Result<Vec<(i64, AuditView)>, OperationError> {
         let lines = self.lines.after(number, most.clamp(1, LINES_MAX)).await?;
         Ok(lines.into_iter().map(|(number, line)| (number, line.into())).collect())

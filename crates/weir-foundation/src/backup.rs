@@ -50,63 +50,64 @@ use weir_store::records::{RecordsError, copy_database};
 
 /// When the last backup was made, in nanoseconds since the Unix epoch: a value of this relay in the records.
 pub(crate) const LAST_BACKUP: &str = "backup.last";
-/// Where what is to be sealed is gathered, in the data folder.
+/// The folder in the data folder where the files of a sealed backup are gathered before they are sealed.
 const GATHERED: &str = "backup.tmp";
 const MANIFEST: &str = "backup.json";
 /// The configuration file in a backup, and what it is called in a restored data folder.
 const CONFIGURATION: &str = "configuration/weir.toml";
 const RESTORED_CONFIGURATION: &str = "weir.toml.restored";
 const FORMAT: u32 = 2;
-/// With every file sealed by a passphrase. Older versions must not take these for mail.
+/// The format in which a passphrase seals every file. It has a number of its own so that older versions refuse it instead of reading sealed
+/// files as mail.
 const SEALED: u32 = 3;
-/// The first form had no sums, and neither lab nor web.
+/// The first format had no sums, and contained neither the lab nor the web gate.
 const WITHOUT_SUMS: u32 = 1;
 
-/// What a gate copies by itself, because it writes to these files while the backup runs.
+/// Copies the files that a gate writes to while the backup runs.
 pub trait GateBackup: Send + Sync {
-    /// Copies what must not be older than the records: called after these were copied.
+    /// Copies what must not be older than the records. Called after the records were copied.
     fn copy_after_records<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()>;
 
-    /// Copies what tells of everything that happened before: called last.
+    /// Copies the diary, which tells what happened to everything before. Called last.
     fn copy_last<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()>;
 }
 
-/// Written last: a folder without it is no backup, or half of one.
+/// The manifest of a backup. It is written last, so a folder without it is not a complete backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupManifest {
-    /// The form of the backup.
+    /// The format of the backup.
     pub format: u32,
     /// The version that made it.
     pub version: String,
     /// When it began.
     pub at: String,
-    /// Whether the records are in it, or in a dump of PostgreSQL.
+    /// Whether the records are in the backup. If not, they are in PostgreSQL and need a dump of their own.
     pub records: bool,
-    /// The relay it was made of.
+    /// The relay whose data it is.
     pub relay: String,
-    /// The SHA-256 sum of its file SHA256SUMS; empty in backups of the first form.
+    /// The SHA-256 sum of its file SHA256SUMS; empty in backups of the first format.
     #[serde(default)]
     pub sums: String,
-    /// How it is sealed; nothing if everybody who has it can read it.
+    /// How it is sealed; missing if everybody who has the backup can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sealed: Option<Seal>,
 }
 
-/// What a look at a backup found.
+/// The result of verifying a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackupCheck {
     /// Its manifest.
     #[serde(flatten)]
     pub manifest: BackupManifest,
-    /// Bytes in all.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What is not as it was written, a sentence each.
+    /// Files that are not as they were written; one sentence for each.
     pub problems: Vec<String>,
-    /// What cannot be said of it.
+    /// What this check cannot tell.
     pub note: String,
 }
 
-/// What a backup holds.
+/// A backup that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupDone {
     /// Where it is.
@@ -114,11 +115,11 @@ pub struct BackupDone {
     /// Its manifest.
     #[serde(flatten)]
     pub manifest: BackupManifest,
-    /// Files of held mail in it.
+    /// How many files of held mail are in it.
     pub held_files: usize,
-    /// Bytes in all.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What the operator must do besides.
+    /// What the operator still has to do.
     pub note: String,
     /// The earlier backup that it shares files with.
     #[serde(default)]
@@ -139,9 +140,9 @@ pub struct RestoreDone {
     /// The mail in it.
     #[serde(flatten)]
     pub mail: RestoredMail,
-    /// Where the configuration file of that time is now; nothing if the backup has none.
+    /// Where the configuration file from the backup is now; missing if the backup contains none.
     pub configuration: Option<PathBuf>,
-    /// What the operator must do besides.
+    /// What the operator still has to do.
     pub note: String,
 }
 
@@ -152,7 +153,7 @@ pub struct RestoredMail {
     pub messages: usize,
     /// Recipients that are held.
     pub held_recipients: usize,
-    /// Held recipients that were settled while the backup was made, and are struck out.
+    /// Held recipients that were settled while the backup was made. They are removed after the restore.
     pub struck_out: usize,
 }
 
@@ -162,28 +163,28 @@ pub struct Backup {
     foundation: Foundation,
     audit: AuditTrail,
     gate: Option<Arc<dyn GateBackup>>,
-    /// Seals every backup that comes without a passphrase of its own.
+    /// The file with the passphrase for every backup that is asked for without one.
     passphrase_file: Option<PathBuf>,
-    /// The configuration that is in force; nothing if only defaults are.
+    /// The configuration file that is in force; none if there are only defaults.
     configuration: Option<PathBuf>,
 }
 
 impl Backup {
-    /// Backups of this folder, with what `gate` copies by itself. The passphrase in the file seals every backup that is asked for without a
-    /// passphrase.
+    /// Makes backups of this folder, with the files that `gate` copies by itself. The passphrase in `passphrase_file` seals every backup
+    /// that is asked for without a passphrase.
     pub fn new(foundation: &Foundation, gate: Option<Arc<dyn GateBackup>>, passphrase_file: Option<PathBuf>) -> Backup {
         let (audit, configuration) = (AuditTrail::new(foundation), None);
         Backup { foundation: foundation.clone(), audit, gate, passphrase_file, configuration }
     }
 
-    /// The same with this configuration file in every backup.
+    /// The same, but every backup also contains this configuration file.
     #[must_use]
     pub fn with_configuration(self, file: Option<PathBuf>) -> Backup {
         Backup { configuration: file, ..self }
     }
 
-    /// Makes one more backup in a folder of several, named by its time. It shares with the newest one what has not changed; then the oldest
-    /// are removed until `keep` are left, 0 for all.
+    /// Makes one more backup in a folder that holds several, each named by its time. Files that have not changed are shared with the newest
+    /// earlier backup. Then the oldest backups are removed until `keep` are left; 0 keeps all of them.
     pub async fn make_into(
         &self,
         into: &Path,
@@ -205,7 +206,7 @@ impl Backup {
         Ok(done)
     }
 
-    /// Copies everything that must survive to the new or empty folder `to`, sealed by a passphrase if there is one.
+    /// Copies everything that must survive into the new or empty folder `to`, sealed if there is a passphrase.
     pub async fn make(
         &self,
         to: &Path,
@@ -275,7 +276,7 @@ impl Backup {
         })
     }
 
-    /// Everything as it is, and the manifest last.
+    /// Makes a backup that is not sealed. The manifest is written last.
     async fn make_open(
         &self,
         to: &Path,
@@ -325,7 +326,7 @@ impl Backup {
         sealing.await.map_err(|error| OperationError::Failed(error.to_string()))?
     }
 
-    /// Copies everything to an empty folder. See the top of this file for the order.
+    /// Copies everything to an empty folder. The head of this file explains the order.
     async fn copy(&self, to: &Path, earlier: Option<&Path>) -> Result<(), OperationError> {
         let link = || {
             let (from, to) = (self.foundation.folder.path().to_owned(), to.to_owned());
@@ -350,8 +351,8 @@ impl Backup {
         }
     }
 
-    /// The index of messages and the figures of the past. If the records are shared, both are in their database, and nothing is copied
-    /// here. The index knows how far it has read the diary, so it must not be newer than the diary, which the gate copies later.
+    /// Copies the index of messages and the figures of the past. If the records are shared, both are in the shared database and nothing is
+    /// copied here. The index knows how far it has read the diary, so it must not be newer than the diary, which the gate copies later.
     async fn copy_beside(&self, to: &Path) -> Result<(), OperationError> {
         if self.foundation.records.is_shared() {
             return Ok(());
@@ -367,7 +368,7 @@ impl Backup {
 }
 
 impl Backup {
-    /// The configuration file as it is now. One that cannot be read is no reason to have no backup.
+    /// Copies the configuration file as it is now. If it cannot be read, the backup is made without it.
     async fn copy_configuration(&self, to: &Path) -> Result<(), OperationError> {
         let Some(file) = self.configuration.clone() else { return Ok(()) };
         let text = match fs::read(&file) {
@@ -394,7 +395,7 @@ impl fmt::Debug for Backup {
     }
 }
 
-/// The key of the earlier backup if the passphrase opens it, and then files can be shared with it; a new one otherwise.
+/// The key of the earlier backup, if the passphrase opens it: then the new backup can share its files. Otherwise a new key.
 fn shared_key(earlier: Option<PathBuf>, passphrase: &Passphrase) -> (BackupKey, Option<PathBuf>) {
     let seal = earlier.as_deref().and_then(|earlier| read_manifest(earlier).ok()?.sealed);
     match seal.and_then(|seal| BackupKey::open(&seal, passphrase).ok()) {
@@ -403,7 +404,7 @@ fn shared_key(earlier: Option<PathBuf>, passphrase: &Passphrase) -> (BackupKey, 
     }
 }
 
-/// The manifest makes a folder a backup, so it is written last.
+/// Writes the sums and the manifest. The manifest makes the folder a complete backup, so it is written last.
 fn write_manifest(
     folder: &Path,
     sums: &[u8],
@@ -421,7 +422,7 @@ fn write_manifest(
     Ok(manifest)
 }
 
-/// Removes the plain files that were gathered, however the backup ends.
+/// The folder of plain files that are gathered for a sealed backup. It is removed when this is dropped, however the backup ends.
 struct Gathered(PathBuf);
 
 impl Drop for Gathered {
@@ -434,8 +435,8 @@ impl Drop for Gathered {
     }
 }
 
-/// The sums of a new backup. A file that it shares with the earlier one and that has rotted there since is made anew: otherwise the new
-/// sums would vouch for it.
+/// The sums of a new backup. If a file is shared with the earlier backup and was damaged there since, it is copied again: otherwise the new
+/// sums would declare the damaged file good.
 fn sound_sums(
     folder: &Path,
     earlier: Option<&Path>,

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_core::time::Instant;
 
-/// Where the time comes from. Tests pass in one that only they move.
+/// Tells the time. Tests pass in a clock that only they move.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// The system's time, in nanoseconds since the Unix epoch.

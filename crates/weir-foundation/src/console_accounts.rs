@@ -3,9 +3,9 @@
 //! There are few of them, so all are in one document in the records, which every check reads: a removed account or a new password takes
 //! effect at once. A user of the mail gate needs no such account: with their mail login they see their own mail, and nothing else.
 //!
-//! Where there is a directory ([`crate::directory`]), its people may log in, too, with the role that their groups give them. Names that
-//! have a password here are never looked up there. So these people can log in even when the directory is down, and nobody in the directory
-//! can take over their names. The same holds for an identity provider ([`crate::identity_provider`]).
+//! If there is a directory ([`crate::directory`]), its people may log in too, with the role that their groups give them. Names that have a
+//! password here are never looked up there. So people with an account here can log in even when the directory is down, and nobody in the
+//! directory can take over their names. The same holds for an identity provider ([`crate::identity_provider`]).
 
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
@@ -32,7 +32,7 @@ const SITE: &str = "";
 const KEPT: &str = "console.accounts";
 const ACCOUNTS_MAX: usize = 1_000;
 
-/// An account to be made.
+/// An account that is to be made.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewAccount {
@@ -45,7 +45,7 @@ pub struct NewAccount {
     pub password: String,
 }
 
-/// An account as it is shown.
+/// An account, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Account")]
 pub struct AccountView {
@@ -57,20 +57,20 @@ pub struct AccountView {
     /// When it was made.
     #[schemars(extend("format" = "date-time"))]
     pub created: String,
-    /// Whether a login wants a code besides the password.
+    /// Whether a login needs a code besides the password.
     pub codes: bool,
 }
 
-/// Who a login turned out to be. It is good as long as [`ConsoleAccounts::known`] says the same.
+/// The account behind a login. The login stays valid as long as [`ConsoleAccounts::known`] returns the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownAccount {
     /// The login.
     pub name: String,
     /// What it may do.
     pub role: Role,
-    /// Another one after every new password.
+    /// A digest that changes with every new password.
     pub stamp: [u8; 32],
-    /// Whether a code is wanted besides the password.
+    /// Whether a login needs a code besides the password.
     pub code: bool,
 }
 
@@ -100,13 +100,13 @@ impl Account {
     }
 }
 
-/// Somebody who was vouched for elsewhere.
+/// Somebody whose login another system has checked.
 #[derive(Debug, Clone, Copy)]
 struct SignedIn {
     role: Role,
-    /// By whom they were vouched for: sessions of the same name that somebody else vouched for end.
+    /// Says which system checked the login. If another one later vouches for the same name, the older sessions end.
     stamp: [u8; 32],
-    /// Until when that is believed.
+    /// Until when the answer of that system is believed.
     until: Instant,
 }
 
@@ -118,7 +118,7 @@ pub struct ConsoleAccounts {
     passwords: Passwords,
     audit: AuditTrail,
     clock: Clock,
-    /// The accounts are read, changed and written as a whole: by one at a time.
+    /// Held during a change, because the accounts are read, changed and written as a whole.
     changing: Arc<Mutex<()>>,
     /// People of the directory or of an identity provider who have logged in.
     signed_in: Arc<std::sync::Mutex<HashMap<String, SignedIn>>>,
@@ -138,7 +138,7 @@ impl ConsoleAccounts {
         }
     }
 
-    /// All accounts, in order of name.
+    /// All accounts, ordered by name.
     pub async fn list(&self) -> Result<Vec<AccountView>, OperationError> {
         Ok(self.stored_accounts().await?.iter().map(Account::view).collect())
     }
@@ -170,7 +170,7 @@ impl ConsoleAccounts {
         Ok(view)
     }
 
-    /// Gives an account a new password. Sessions that began with the old one end.
+    /// Gives an account a new password. Sessions that began with the old password end.
     pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let hash = self.passwords.hash(password).await?;
@@ -181,7 +181,7 @@ impl ConsoleAccounts {
         self.audit.write(actor, "console.passwd", name, "a new password".to_owned()).await
     }
 
-    /// Removes an account. The last administrator stays.
+    /// Removes an account. The last administrator cannot be removed.
     pub async fn remove(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
         let _changing = self.lock().await;
         let mut accounts = self.stored_accounts().await?;
@@ -195,7 +195,7 @@ impl ConsoleAccounts {
         self.audit.write(actor, "console.remove", name, format!("role {}", removed.role.as_str())).await
     }
 
-    /// Who this is, if the password is right. Names of accounts go before names of users.
+    /// The account, if the password is right. If an account and a mail user have the same name, the account counts.
     pub async fn login(
         &self,
         name: &str,
@@ -209,12 +209,12 @@ impl ConsoleAccounts {
             return Ok(Some(known));
         }
         let hash = found.as_ref().map(|(_, hash)| hash.as_str());
-        // A name that nobody has costs as much time as one that somebody has.
+        // A name that does not exist must take as much time as one that does.
         let right = self.passwords.verify(name, password, hash, from).await?;
         Ok(found.filter(|_| right).map(|(known, _)| known))
     }
 
-    /// What is known of a name now; nothing if there is no such account.
+    /// The account that a name has now; none if there is none.
     pub async fn known(&self, name: &str) -> Result<Option<KnownAccount>, OperationError> {
         match self.stored(name).await? {
             Some((known, hash)) if !hash.is_empty() => Ok(Some(known)),
@@ -222,7 +222,7 @@ impl ConsoleAccounts {
         }
     }
 
-    /// Somebody of the directory, if the password is right there.
+    /// Asks the directory for somebody of this name and password.
     async fn ask_directory(
         &self,
         login: &str,
@@ -234,7 +234,8 @@ impl ConsoleAccounts {
         let Some(Person { name, role }) = directory.login(login, password, from).await.map_err(failed)? else {
             return Ok(None);
         };
-        // The directory may write the name in another way than it was typed, and must not make somebody of it who is known here.
+        // The directory may spell the name differently from what was typed. It must not turn the person into somebody who has an account
+        // here.
         if self.is_local(&name).await? {
             return Ok(None);
         }
@@ -242,7 +243,8 @@ impl ConsoleAccounts {
         Ok(self.signed_in(&name))
     }
 
-    /// Somebody for whom an identity provider vouches; nobody if that name is a local account's, which no provider can give away.
+    /// The account of somebody for whom an identity provider vouches; none if the name belongs to a local account, which no provider can
+    /// give away.
     pub async fn provided(
         &self,
         person: &ProvidedPerson,
@@ -255,7 +257,7 @@ impl ConsoleAccounts {
         Ok(self.signed_in(&person.name))
     }
 
-    /// Whether somebody of this name has a password here. Names that differ in case alone are too much alike for people who read them.
+    /// Whether somebody of this name has a password here. Case is ignored, because people cannot tell such names apart reliably.
     async fn is_local(&self, name: &str) -> Result<bool, OperationError> {
         let lower = name.to_lowercase();
         let same = |account: &Account| account.name.to_lowercase() == lower && !account.password.is_empty();
@@ -278,14 +280,14 @@ impl ConsoleAccounts {
         }
     }
 
-    /// Somebody of the directory or of an identity provider who has logged in a while ago.
+    /// Somebody whom the directory or an identity provider let in, as long as that is still believed.
     fn signed_in(&self, name: &str) -> Option<KnownAccount> {
         let signed_in = self.signed_in.lock().unwrap_or_else(PoisonError::into_inner);
         let SignedIn { role, stamp, .. } = *signed_in.get(name).filter(|person| person.until > Instant::now())?;
         Some(KnownAccount { name: name.to_owned(), role, stamp, code: false })
     }
 
-    /// Who has this name, and the hash of their password; it is empty where another system checks it.
+    /// The account or user of this name, and the hash of the password; the hash is empty if another system checks the password.
     async fn stored(&self, name: &str) -> Result<Option<(KnownAccount, String)>, OperationError> {
         if names::login(name).is_err() {
             return Ok(None);

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_core::time::Instant;
 
-/// A point in time, taken apart.
+/// A point in time, split into year, month, day and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Date {
     year: i64,
@@ -19,7 +19,7 @@ const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Date {
-    /// The date of nanoseconds since the Unix epoch.
+    /// The date of a time in nanoseconds since the Unix epoch.
     pub fn new(at: Instant) -> Date {
         let seconds = at.0 / 1_000_000_000;
         let days = (seconds / 86_400) as i64;
@@ -39,14 +39,14 @@ impl Date {
         }
     }
 
-    /// As in a Date header (RFC 5322).
+    /// The form of a Date header (RFC 5322).
     pub fn rfc5322(&self) -> String {
         let (weekday, month) = (DAYS[self.weekday as usize % 7], MONTHS[(self.month as usize + 11) % 12]);
         let (hour, minute, second) = self.clock();
         format!("{weekday}, {} {month} {} {hour:02}:{minute:02}:{second:02} +0000", self.day, self.year)
     }
 
-    /// As programs like it (RFC 3339), to the second.
+    /// The form for programs (RFC 3339), to the second.
     pub fn rfc3339(&self) -> String {
         let (hour, minute, second) = self.clock();
         format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", self.year, self.month, self.day)
@@ -63,12 +63,12 @@ impl Date {
     }
 }
 
-/// Nanoseconds since the Unix epoch as programs and people read them (RFC 3339, to the second).
+/// Formats nanoseconds since the Unix epoch as RFC 3339, to the second.
 pub fn rfc3339(unix_ns: i64) -> String {
     Date::new(Instant(unix_ns.max(0) as u64)).rfc3339()
 }
 
-/// Seconds since the Unix epoch of `2026-11-15T14:02:10Z`, or of the midnight of `2026-11-15`; nothing if it is no such time.
+/// Parses `2026-11-15T14:02:10Z`, or `2026-11-15` as its midnight, into seconds since the Unix epoch; none if the text is neither.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
     let text = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
     let field = |from: usize, to: usize| {
@@ -86,7 +86,7 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Days from the civil calendar, with March as the first month.
+    // The inverse of the days algorithm above: years begin in March.
     let shifted = if month > 2 { year } else { year - 1 };
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
     let era = shifted.div_euclid(400);
@@ -95,18 +95,18 @@ pub fn parse_rfc3339(text: &str) -> Option<i64> {
     Some(days * 86_400 + field(11, 13)? * 3_600 + field(14, 16)? * 60 + field(17, 19)?)
 }
 
-/// Nanoseconds since the Unix epoch that are written as RFC 3339, to the second: for `#[serde(with = "…")]`.
+/// Writes nanoseconds since the Unix epoch as RFC 3339, to the second. For `#[serde(with = "…")]`.
 pub mod as_rfc3339 {
     use super::{parse_rfc3339, rfc3339};
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes it.
+    /// Writes the time.
     pub fn serialize<S: Serializer>(unix_ns: &i64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&rfc3339(*unix_ns))
     }
 
-    /// Reads it.
+    /// Reads the time.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
         let text = String::deserialize(deserializer)?;
         let seconds = parse_rfc3339(&text).ok_or_else(|| Error::custom(format!("{text:?} is no time (RFC 3339)")))?;
@@ -114,7 +114,7 @@ pub mod as_rfc3339 {
     }
 }
 
-/// The same of a time that may be missing.
+/// The same for a time that may be missing.
 pub mod as_rfc3339_or_null {
     use super::{as_rfc3339, rfc3339};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -122,12 +122,12 @@ pub mod as_rfc3339_or_null {
     #[derive(Deserialize)]
     struct Time(#[serde(with = "as_rfc3339")] i64);
 
-    /// Writes it.
+    /// Writes the time, or null.
     pub fn serialize<S: Serializer>(unix_ns: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
         unix_ns.map(rfc3339).serialize(serializer)
     }
 
-    /// Reads it.
+    /// Reads the time, or null.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
         Ok(Option::<Time>::deserialize(deserializer)?.map(|Time(unix_ns)| unix_ns))
     }
@@ -140,7 +140,8 @@ impl fmt::Display for Date {
     }
 }
 
-/// A time in nanoseconds since the Unix epoch, as people write one or an age before now; nothing for an empty text.
+/// Reads a time as people write it, or an age such as `2h`, which is subtracted from now. In nanoseconds since the Unix epoch; none for an
+/// empty text.
 pub fn asked_time(text: &str) -> Result<Option<i64>, OperationError> {
     let text = text.trim();
     if text.is_empty() {

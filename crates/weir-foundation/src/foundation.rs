@@ -14,20 +14,20 @@ use weir_store::records::{Records, RecordsError};
 /// The data folder and the records, open. Cheap to clone.
 #[derive(Clone)]
 pub struct Foundation {
-    /// The folder, which this process owns.
+    /// The data folder, which is locked for this process.
     pub folder: Arc<DataFolder>,
-    /// The records: embedded, or shared.
+    /// The records: in SQLite, or in a PostgreSQL that several relays share.
     pub records: Records,
-    /// This relay's name, made at first start and kept: held mail belongs to it.
+    /// This relay's name, made at the first start and kept for ever, because held mail belongs to the relay of this name.
     pub relay: String,
-    /// What recipients are hashed with, the same for all relays on these records.
+    /// The secret with which recipients are hashed; the same for all relays on these records.
     pub recipient_secret: [u8; 32],
-    /// What time it is.
+    /// Tells the time.
     pub clock: Clock,
 }
 
 impl Foundation {
-    /// Opens the records of `folder`, or those behind a PostgreSQL URL.
+    /// Opens the records in `folder`, or in PostgreSQL if there is a URL.
     pub async fn lay(
         folder: impl Into<Arc<DataFolder>>,
         records_url: Option<&str>,
@@ -46,17 +46,17 @@ impl Foundation {
         Ok(Foundation { folder, records, relay, recipient_secret, clock })
     }
 
-    /// The database: `sqlite` or `postgresql`.
+    /// The kind of database: `sqlite` or `postgresql`.
     pub fn database(&self) -> &'static str {
         if self.records.is_shared() { "postgresql" } else { "sqlite" }
     }
 
-    /// How far this relay has come with something that it does step by step; nothing if it never began.
+    /// How far this relay has come with something that it does step by step; none if it never began.
     pub async fn progress(&self, name: &str) -> Result<Option<String>, RecordsError> {
         self.records.values().get(&self.relay, name).await
     }
 
-    /// Remembers how far.
+    /// Stores how far it has come.
     pub async fn set_progress(&self, name: &str, progress: &str) -> Result<(), RecordsError> {
         self.records.values().set(&self.relay, name, progress).await
     }
@@ -69,7 +69,7 @@ impl fmt::Debug for Foundation {
     }
 }
 
-/// The name in `relay`, which is made at first start.
+/// The name in the file `relay`, which is made at the first start.
 fn relay_name(folder: &Path, host: &str) -> Result<String, FoundationError> {
     let path = folder.join("relay");
     let fail = |source| FoundationError::Relay { path: path.display().to_string(), source };
@@ -99,10 +99,10 @@ fn is_name(text: &str) -> bool {
 /// Why the data folder or the records cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum FoundationError {
-    /// The database.
+    /// The database cannot be opened.
     #[error("the records cannot be opened: {0}")]
     Records(#[from] RecordsError),
-    /// The file with this relay's name.
+    /// The file with this relay's name cannot be read or written.
     #[error("{path}: {source}; this file names the relay that held mail belongs to, restore it from a backup")]
     Relay {
         /// The file.
@@ -110,7 +110,7 @@ pub enum FoundationError {
         /// What is wrong.
         source: io::Error,
     },
-    /// Somebody changed the shared secret.
+    /// The shared secret in the records was changed.
     #[error("the secret `recipients` in the records is damaged; restore the records from a backup")]
     Secret,
 }

@@ -1,9 +1,9 @@
 //! Decides whose login is checked next, so that a flood of wrong logins does not keep the right ones out.
 //!
-//! There are two lines. A login from a source without recent failures goes into the first, which may use all places. The others, and
-//! sources that already have a login under way, go into the second, which may use half of the places. So however many wrong logins arrive,
-//! a correct one from another source does not wait for them. Both lines are bounded: beyond that the answer is "try again". An IPv6 site
-//! counts as one source.
+//! There are two lines. A login from a source without recent failures goes into the first line, which may use all places. Logins from other
+//! sources, and from sources that already have a login under way, go into the second line, which may use only half of the places. So
+//! however many wrong logins arrive, a correct one from another source does not have to wait for them. Both lines are bounded; if a line is
+//! full, the answer is "try again". All addresses of an IPv6 prefix count as one source.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,11 +13,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// How long a failed login puts its source into the second line.
 const SUSPECT_FOR: Duration = Duration::from_secs(600);
-/// Logins of one source in the first line at once: a thousand addresses that never failed are a thousand before ours.
+/// How many logins of one source may be in the first line at once. Without this bound, one source could fill the line before its first
+/// failure.
 const FIRST_LINE_EACH: u32 = 1;
-/// Sources whose failures are remembered; when there are more, all are forgotten.
+/// When this many sources are known, all are forgotten except those that have a login under way.
 const SOURCES_MAX: usize = 20_000;
-/// An IPv6 site has at least a prefix of this length for itself.
+/// A site with IPv6 has at least a prefix of this length to itself.
 const IPV6_PREFIX_BITS: u32 = 64;
 
 /// The two lines and their places.
@@ -32,23 +33,23 @@ pub struct LoginQueue {
 
 #[derive(Debug, Default)]
 struct LoginSource {
-    /// Logins in the first line or at their place.
+    /// How many of its logins are in the first line, or are being checked.
     under_way: u32,
     failed_at: Option<Instant>,
 }
 
-/// Leave to check one login; dropping it lets the next one in.
+/// Permission to check one login. Dropping it lets the next login in.
 #[derive(Debug)]
 pub struct Turn<'a> {
     login_queue: &'a LoginQueue,
-    /// Counted in the first line.
+    /// The source, if this login counts as under way in the first line.
     counted: Option<IpAddr>,
     source: Option<IpAddr>,
     _permits: (Option<SemaphorePermit<'a>>, Option<SemaphorePermit<'a>>, Option<SemaphorePermit<'a>>),
 }
 
 impl LoginQueue {
-    /// With this many places, and at most this many who wait in each line.
+    /// A queue with this many places, and at most this many waiting logins in each line.
     pub fn new(places: usize, waiting: usize) -> LoginQueue {
         LoginQueue {
             places: Semaphore::new(places.max(1)),
@@ -59,11 +60,11 @@ impl LoginQueue {
         }
     }
 
-    /// Waits for a turn; none if the line is full. No source means Weir itself.
+    /// Waits for a turn; none if the line is full. No source means that Weir itself asks.
     pub async fn enter(&self, from: Option<IpAddr>) -> Option<Turn<'_>> {
         let source = from.map(prefix);
         let first = source.is_none_or(|source| self.may_use_first(source));
-        // Made before anything is waited for, so that a client that goes away is counted out.
+        // The turn is made before anything is waited for, so that dropping it always counts the login out, even if the client goes away.
         let mut turn =
             Turn { login_queue: self, counted: source.filter(|_| first), source, _permits: Default::default() };
         let line = if first { &self.first_line } else { &self.second_line };
@@ -106,7 +107,7 @@ impl LoginQueue {
     }
 }
 
-/// What counts as one source: an IPv4 address, also where it comes mapped into IPv6, or an IPv6 prefix.
+/// The source of an address: an IPv4 address, even if it is mapped into IPv6, or an IPv6 prefix.
 fn prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & u128::MAX << (128 - IPV6_PREFIX_BITS)).into(),
@@ -115,7 +116,7 @@ fn prefix(address: IpAddr) -> IpAddr {
 }
 
 impl Turn<'_> {
-    /// The login was wrong: its source waits in the second line for a while.
+    /// Notes that the login was wrong: for a while, its source waits in the second line.
     pub fn failed(&self) {
         if let Some(source) = self.source {
             self.login_queue.failed(source);

@@ -1,4 +1,4 @@
-//! What a login and a password may look like. Everything is bounded and printable.
+//! Rules for logins and passwords. Both are bounded in length and free of control characters.
 
 use crate::OperationError;
 
@@ -6,7 +6,7 @@ const NAME_BYTES_MAX: usize = 255;
 const PASSWORD_CHARACTERS_MIN: usize = 8;
 const PASSWORD_BYTES_MAX: usize = 1_000;
 
-/// A login: printable, without blanks.
+/// Checks a login: printable, without blanks.
 pub fn login(name: &str) -> Result<(), OperationError> {
     let hint = "a name is 1 to 255 bytes without blanks or control characters, such as ann or ann@example.org";
     let bad = name.contains(|c: char| c.is_control() || c.is_whitespace());
@@ -16,7 +16,7 @@ pub fn login(name: &str) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// A new password.
+/// Checks a new password.
 pub fn password(text: &str) -> Result<(), OperationError> {
     let hint = "use a passphrase, or let weir make one with --generate";
     if text.chars().count() < PASSWORD_CHARACTERS_MIN || text.len() > PASSWORD_BYTES_MAX {
@@ -31,7 +31,7 @@ pub fn password(text: &str) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// Text that came from outside, for a message: cut, with nothing in it that a terminal would obey.
+/// Shortens text from outside for a message, and removes control characters, which a terminal would obey.
 pub fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
 }

@@ -6,32 +6,32 @@ use std::pin::Pin;
 use weir_store::records::RecordsError;
 use weir_store::spool::SpoolError;
 
-/// An operation's answer that comes later, from behind a trait object.
+/// The future of an operation's answer, for methods of trait objects.
 pub type OperationFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, OperationError>> + Send + 'a>>;
 
 /// Why an operation was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// What was asked makes no sense.
+    /// The request makes no sense.
     #[error("{what}")]
     Invalid {
-        /// What is wrong.
+        /// How to correct it.
         what: String,
         /// What would be right.
         hint: String,
     },
-    /// There is nothing of that name.
+    /// Nothing has this name.
     #[error("{what}")]
     Unknown {
-        /// What is not there.
+        /// What does not exist.
         what: String,
         /// Where to look.
         hint: String,
     },
-    /// It does not fit what is there already.
+    /// The request conflicts with the present state.
     #[error("{what}")]
     Conflict {
-        /// What stands in the way.
+        /// What is in the way.
         what: String,
         /// What to do about it.
         hint: String,
@@ -42,17 +42,17 @@ pub enum OperationError {
 }
 
 impl OperationError {
-    /// What was asked makes no sense.
+    /// The request makes no sense.
     pub fn invalid(what: impl Into<String>, hint: impl Into<String>) -> OperationError {
         OperationError::Invalid { what: what.into(), hint: hint.into() }
     }
 
-    /// There is nothing of that name.
+    /// Nothing has this name.
     pub fn unknown(what: impl Into<String>, hint: impl Into<String>) -> OperationError {
         OperationError::Unknown { what: what.into(), hint: hint.into() }
     }
 
-    /// It does not fit what is there already.
+    /// The request conflicts with the present state.
     pub fn conflict(what: impl Into<String>, hint: impl Into<String>) -> OperationError {
         OperationError::Conflict { what: what.into(), hint: hint.into() }
     }

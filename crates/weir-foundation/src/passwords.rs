@@ -1,10 +1,10 @@
-//! Passwords: argon2id, off the async threads, a few at a time.
+//! Hashes and checks passwords with argon2id: not on the async threads, and only a few at a time.
 //!
-//! A flood of logins must not become our own denial of service: at most `at_once` hashes run, so many wait (see
+//! A flood of logins must not make us refuse service: at most `at_once` hashes run at the same time, a bounded number of logins waits (see
 //! [`LoginQueue`]), and beyond that the answer is "try again". A login that was right a short while ago is remembered by a keyed digest, so
-//! that a client that logs in for every mail does not pay each time; the key lives as long as the process. The memory of a
-//! hash (19 MiB) is kept for the next one: if each hash allocated its own, every thread that ever computed one would keep as much. It is
-//! freed when nobody has logged in for a while.
+//! that a client that logs in for every mail does not have to wait for a hash each time; the key of the digests lives as long as the
+//! process. The memory of a hash (19 MiB) is kept for the next one: if each hash allocated its own, every thread that ever computed one
+//! would keep as much. It is freed when nobody has logged in for a while.
 
 use crate::directory::Directory;
 use crate::login_queue::LoginQueue;
@@ -20,18 +20,18 @@ use std::time::{Duration, Instant};
 
 /// How long a right login is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// Most logins remembered.
+/// At most this many logins are remembered.
 const REMEMBERED_MAX: usize = 10_000;
-/// Memory that no hash has used for so long goes back.
+/// Memory that no hash has used for this long is freed.
 const SPARE_FOR: Duration = Duration::from_secs(10);
-/// Most logins that wait for a hash in one line.
+/// At most this many logins wait for a hash in each line.
 const WAITING_MAX: usize = 256;
 
 /// Hashes and checks passwords. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Passwords {
     shared: Arc<PasswordsShared>,
-    /// Who is asked about logins that have no password here.
+    /// The directory that checks logins that have no password here.
     directory: Option<Directory>,
 }
 
@@ -40,16 +40,17 @@ struct PasswordsShared {
     login_queue: LoginQueue,
     key: [u8; 32],
     remembered: Mutex<HashMap<[u8; 32], Instant>>,
-    /// Memory that no hash uses now; never more than hashes ran at once.
+    /// Memory that no hash uses now, at most as many pieces as hashes ever ran at once.
     spare: Mutex<Vec<HashMemory>>,
-    /// Hashes so far.
+    /// The number of hashes so far.
     hashes: AtomicU64,
-    /// What a login is checked against where there is no such name, or no password: how long an answer takes shall not tell.
+    /// A hash that fits no login. Logins without a name or password here are checked against it, so that the time of the answer does not
+    /// tell.
     nobody: String,
 }
 
 impl Passwords {
-    /// With at most `at_once` hashes at a time.
+    /// At most `at_once` hashes run at a time. `key` is used for the digests of remembered logins.
     pub fn new(at_once: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
         Self::with_waiting(at_once, WAITING_MAX, key)
     }
@@ -69,13 +70,13 @@ impl Passwords {
         })
     }
 
-    /// The same, with a directory that knows further people.
+    /// The same, with a directory that knows more people.
     #[must_use]
     pub fn with_directory(self, directory: Option<Directory>) -> Passwords {
         Passwords { directory, ..self }
     }
 
-    /// The directory that knows further people, if there is one.
+    /// The directory that knows more people, if there is one.
     pub fn directory(&self) -> Option<&Directory> {
         self.directory.as_ref()
     }
@@ -87,7 +88,7 @@ impl Passwords {
         self.elsewhere(move |memory| hash_now(&password, memory)).await?
     }
 
-    /// Whether `password`, sent by `from`, is the one whose hash is `stored`; none stored is never right.
+    /// Whether `password`, sent by `from`, belongs to the hash `stored`; always false if nothing is stored.
     pub async fn verify(
         &self,
         name: &str,
@@ -111,7 +112,7 @@ impl Passwords {
         Ok(right)
     }
 
-    /// Off the async threads, with memory to hash in.
+    /// Does the work outside of the async threads, with memory for one hash.
     async fn elsewhere<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut HashMemory) -> T + Send + 'static,
@@ -133,7 +134,7 @@ impl Passwords {
         done
     }
 
-    /// The stored hash is part of it: a changed password is forgotten at once.
+    /// The stored hash is part of the digest, so a login with an old password is no longer remembered as soon as the password changes.
     fn digest(&self, name: &str, password: &str, stored: &str) -> [u8; 32] {
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.shared.key) else { return [0; 32] };
         for part in [name, password, stored] {
@@ -166,7 +167,7 @@ impl PasswordsShared {
     }
 }
 
-/// Gives spare memory back if there was no hash after this one.
+/// Frees the spare memory if no hash was computed since this one.
 fn give_back(shared: &Weak<PasswordsShared>, hashes: u64) {
     if let Some(shared) = shared.upgrade().filter(|shared| shared.hashes.load(Ordering::Relaxed) == hashes) {
         let spare = std::mem::take(&mut *shared.spare());
@@ -174,7 +175,7 @@ fn give_back(shared: &Weak<PasswordsShared>, hashes: u64) {
     }
 }
 
-/// What one hash works on.
+/// The memory that one hash needs.
 type HashMemory = Vec<Block>;
 
 fn hash_now(password: &str, memory: &mut HashMemory) -> Result<String, PasswordError> {
@@ -191,7 +192,7 @@ fn hash_now(password: &str, memory: &mut HashMemory) -> Result<String, PasswordE
     Ok(PasswordHash { hash: Some(output), ..hash }.to_string())
 }
 
-/// Whether a password can be checked against this at all. An account may have none.
+/// Whether a password can be checked against this. Some accounts have no password, and their stored text is not a hash.
 fn is_hash(stored: &str) -> bool {
     let hash = PasswordHash::new(stored).ok();
     hash.is_some_and(|hash| {
@@ -205,11 +206,11 @@ fn is_hash(stored: &str) -> bool {
 fn verify_now(password: &str, stored: &str, memory: &mut HashMemory) -> bool {
     let Ok(stored) = PasswordHash::new(stored) else { return false };
     let Some(expected) = &stored.hash else { return false };
-    // Compared in constant time.
+    // This comparison takes constant time.
     output(password, &stored, expected.len(), memory).is_some_and(|output| output == *expected)
 }
 
-/// The output for a password with algorithm, parameters and salt of `like`; none if they make no sense.
+/// Hashes a password with the algorithm, parameters and salt of `like`; none if these are not valid.
 fn output(password: &str, like: &PasswordHash, length: usize, memory: &mut HashMemory) -> Option<Output> {
     let algorithm = Algorithm::try_from(like.algorithm.as_str()).ok()?;
     let version = like.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
@@ -224,7 +225,7 @@ fn output(password: &str, like: &PasswordHash, length: usize, memory: &mut HashM
 /// Why a password was not checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    /// Too many logins at once.
+    /// Too many logins wait already.
     #[error("too many logins at once; try again")]
     Busy,
     /// The hash could not be made.

@@ -2,7 +2,7 @@
 
 /// Random bytes from the system.
 ///
-/// Panics if the system has no random numbers: a secret of zeros must never be used.
+/// Panics if the system cannot give any: a secret of zeros must never be used.
 pub fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     rustls::crypto::ring::default_provider()

@@ -1,22 +1,22 @@
-//! What somebody may do at the console.
+//! The roles at the console.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What somebody may do. Each may do what those before may.
+/// What somebody may do. Each role may also do what the roles above it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// See what is their own.
+    /// See their own mail and nothing else.
     User,
-    /// See all gates, decide on held and quarantined mail but for viruses, lock and unlock.
+    /// See all gates, decide about held and quarantined mail except viruses, lock and unlock users.
     Operator,
-    /// Everything.
+    /// Do everything.
     Admin,
 }
 
 impl Role {
-    /// The word for it.
+    /// The role as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::User => "user",

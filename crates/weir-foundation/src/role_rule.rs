@@ -1,16 +1,16 @@
-//! Which group of a directory or an identity provider has which role here, written as one line: `admin weir-admins`.
+//! A rule that gives a role to a group of a directory or an identity provider. It is written as one line: `admin weir-admins`.
 
 use crate::role::Role;
 use std::fmt;
 use std::str::FromStr;
 use weir_settings::text_value;
 
-/// Members of this group have this role.
+/// The members of this group have this role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoleRule {
-    /// What they may do.
+    /// The role.
     pub role: Role,
-    /// The group: the name of its entry in a directory, or as the provider writes it.
+    /// The group: the name of its entry in a directory, or its name at the provider.
     pub group: String,
 }
 

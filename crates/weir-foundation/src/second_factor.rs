@@ -1,8 +1,8 @@
-//! A second factor for accounts of the console: codes of an authenticator (RFC 6238: HMAC-SHA-1, six digits, half a minute).
+//! The second factor for accounts of the console: codes of an authenticator (RFC 6238: HMAC-SHA-1, six digits, half a minute).
 //!
-//! It is required only after the first right code, so nobody is locked out by a secret that never reached their authenticator. A code is
-//! good once, and for half a minute before and after its own. Whoever loses the authenticator has [`RECOVERY_CODES`] codes that are good
-//! once each; of these only digests are kept.
+//! A code is required only after the first right one, so nobody is locked out by a secret that never reached their authenticator. Each code
+//! can be used once, from half a minute before its own half minute to half a minute after it. For somebody who loses the authenticator
+//! there are [`RECOVERY_CODES`] recovery codes, each of which can be used once; only their digests are stored.
 
 use crate::console_accounts::{ConsoleAccounts, account_in};
 use crate::totp::{STEP_S, StoredFactor};
@@ -11,12 +11,12 @@ use serde::Serialize;
 
 pub use crate::totp::RECOVERY_CODES;
 
-/// What an authenticator needs.
+/// The secret for an authenticator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Enrolment {
-    /// The secret, to be typed.
+    /// The secret as text, to be typed.
     pub secret: String,
-    /// The same as an `otpauth:` address.
+    /// The same as an `otpauth:` address, for a QR code.
     pub uri: String,
 }
 
@@ -27,12 +27,12 @@ pub struct SecondFactor {
 }
 
 impl SecondFactor {
-    /// Of these accounts: it is stored with them.
+    /// Works on these accounts. The second factor is stored with the account.
     pub fn new(accounts: ConsoleAccounts) -> SecondFactor {
         SecondFactor { accounts }
     }
 
-    /// Begins: the secret for an authenticator. Nothing changes for the account before a right code has come.
+    /// Makes a new secret for the authenticator. Logins need no code before [`SecondFactor::confirm`] got a right one.
     pub async fn begin(&self, name: &str) -> Result<Enrolment, OperationError> {
         let _changing = self.accounts.lock().await;
         let mut accounts = self.accounts.stored_accounts().await?;
@@ -52,7 +52,7 @@ impl SecondFactor {
         Ok(Enrolment { secret, uri })
     }
 
-    /// A first right code: from now on every login wants one. Hands out the recovery codes, once.
+    /// Takes the first right code: from now on every login needs one. Returns the recovery codes, which are shown only this once.
     pub async fn confirm(&self, name: &str, code: &str, actor: &Actor) -> Result<Vec<String>, OperationError> {
         let _changing = self.accounts.lock().await;
         let mut accounts = self.accounts.stored_accounts().await?;
@@ -72,7 +72,7 @@ impl SecondFactor {
         Ok(codes)
     }
 
-    /// Switches codes off.
+    /// Switches the codes off.
     pub async fn end(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
         let _changing = self.accounts.lock().await;
         let mut accounts = self.accounts.stored_accounts().await?;
@@ -86,7 +86,7 @@ impl SecondFactor {
         self.accounts.audit().write(actor, "console.codes.off", name, "a password is enough".to_owned()).await
     }
 
-    /// Whether this is a right code of the account; it is used up.
+    /// Whether this is a right code for the account. A right code is used up.
     pub async fn takes(&self, name: &str, code: &str) -> Result<bool, OperationError> {
         if names::login(name).is_err() {
             return Ok(false);
@@ -99,7 +99,7 @@ impl SecondFactor {
         let Some(factor) = factor else { return Ok(false) };
         let right = factor.takes(code, now_s);
         if right {
-            // That it is used up is durable before anybody is let in.
+            // The code must be stored as used before anybody is let in.
             self.accounts.keep_accounts(accounts).await?;
         }
         Ok(right)

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 /// The alphabet of base 32 (RFC 4648 section 6) in small letters.
 pub const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// A secret that nobody can guess: 256 bits as text.
+/// A secret that cannot be guessed: 256 random bits as text.
 pub fn fresh_token() -> String {
     weir_store::hex(&random::<32>())
 }
@@ -18,7 +18,7 @@ pub fn fresh_password() -> String {
     letters.chunks(5).map(String::from_iter).collect::<Vec<_>>().join("-")
 }
 
-/// What the records keep of a secret: reading them does not reveal it.
+/// The digest of a secret, which the records keep. It does not reveal the secret.
 pub fn digest(secret: &str) -> String {
     weir_store::hex(&Sha256::digest(secret.as_bytes()))
 }

@@ -49,7 +49,7 @@ settings! {
     }
 }
 
-/// Whether this may be where records are.
+/// Checks that the text is empty or a PostgreSQL URL.
 pub fn postgres_url(text: &str) -> Result<(), String> {
     let scheme = text.is_empty() || text.starts_with("postgres://") || text.starts_with("postgresql://");
     if scheme { Ok(()) } else { Err("a URL such as \"postgres://weir@db.example/weir\" is expected".to_owned()) }

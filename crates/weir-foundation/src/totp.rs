@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) const STEP_S: u64 = 30;
 const DIGITS: u32 = 6;
-/// Clocks differ, and people type slowly.
+/// Codes from one step before and after are accepted too, because clocks differ and people type slowly.
 const STEPS_AROUND: u64 = 1;
 /// Twenty bytes, as RFC 4226 section 4 recommends.
 const SECRET_BYTES: usize = 20;
-/// Codes for whoever loses the authenticator.
+/// The number of recovery codes, for somebody who loses the authenticator.
 pub const RECOVERY_CODES: usize = 8;
 
 /// A second factor as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredFactor {
-    /// In base 32.
+    /// The secret, in base 32.
     pub(crate) secret: String,
-    /// A right code has come: from now on it counts.
+    /// Whether a right code has been entered. Before that, logins need no code.
     pub(crate) confirmed: bool,
-    /// The half minute of the last code that was taken.
+    /// The step (half minute) of the last code that was accepted. Older codes are refused.
     #[serde(default)]
     used_step: u64,
-    /// Digests of codes that are good once.
+    /// Digests of the recovery codes that are not used up.
     #[serde(default)]
     recovery: Vec<String>,
 }
@@ -35,7 +35,7 @@ impl StoredFactor {
         StoredFactor { secret, confirmed: false, used_step: 0, recovery: Vec::new() }
     }
 
-    /// Takes a code, once.
+    /// Accepts a code if it is right, and uses it up.
     pub(crate) fn takes(&mut self, code: &str, now_s: u64) -> bool {
         let typed: String = code.chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
         let (Some(secret), now) = (from_base32(&self.secret), now_s / STEP_S) else { return false };
@@ -84,7 +84,7 @@ fn from_base32(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// In a time that does not say where they differ.
+/// Compares in a time that does not tell where the texts differ.
 fn same(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -93,7 +93,7 @@ fn same(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 6238, appendix B: the rows of SHA-1.
+    /// The rows for SHA-1 of RFC 6238, appendix B.
     #[test]
     fn the_vectors_of_the_rfc() {
         let secret = b"12345678901234567890";

@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use std::time::{Duration, UNIX_EPOCH};
 use weir_store::records::RecordsError;
 
-/// With less than this part of the disk free, somebody should look.
+/// If a smaller part of the disk is free, an administrator should look.
 const FREE_PART_LEAST: f64 = 0.05;
-/// Nobody need look while this much is free, however large the disk is.
+/// While this much is free, nobody needs to look, however large the disk is.
 const FREE_BYTES_PLENTY: u64 = 4 << 30;
 
-/// Looks after the data folder. Cheap to clone.
+/// Checks the data folder. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Upkeep {
     foundation: Foundation,
-    /// After so long without a backup somebody should look; zero for never.
+    /// If there was no backup for this long, an administrator should look; zero for never.
     backup_due: Duration,
 }
 
 /// The disk under the data folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Disk {
-    /// What Weir may still write.
+    /// How much Weir can still write.
     pub free_bytes: u64,
     /// Its size.
     pub size_bytes: u64,
@@ -34,22 +34,22 @@ pub struct Disk {
 /// How old the last backup is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackupAge {
-    /// When the last one was made; nothing if there was none.
+    /// When the last backup was made; missing if there was none.
     #[schemars(extend("format" = "date-time"))]
     pub last: Option<String>,
-    /// Seconds since then, or since the data folder was made.
+    /// Seconds since the last backup, or since the data folder was made.
     pub age_s: u64,
-    /// After so many seconds the next is due; 0 for never.
+    /// After how many seconds the next backup is due; 0 for never.
     pub due_s: u64,
 }
 
 impl Upkeep {
-    /// Over this foundation.
+    /// Checks the data folder of this foundation.
     pub fn new(foundation: &Foundation, backup_due: Duration) -> Upkeep {
         Upkeep { foundation: foundation.clone(), backup_due }
     }
 
-    /// The disk; nothing if the system does not say.
+    /// The disk; none if the system does not tell.
     pub fn disk(&self) -> Option<Disk> {
         let system = rustix::fs::statvfs(self.foundation.folder.path()).ok()?;
         let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
@@ -68,7 +68,7 @@ impl Upkeep {
         })
     }
 
-    /// When the data folder was made: the file that says its form is written once.
+    /// When the data folder was made. The file `format`, which holds the version of the layout, is written only once.
     fn made_ns(&self) -> Option<i64> {
         let facts = std::fs::metadata(self.foundation.folder.path().join("format")).ok()?;
         let since = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -77,7 +77,7 @@ impl Upkeep {
 }
 
 impl Disk {
-    /// Whether somebody should make room.
+    /// Whether an administrator should make room.
     pub fn is_short(&self) -> bool {
         self.free_bytes < FREE_BYTES_PLENTY && (self.free_bytes as f64) < FREE_PART_LEAST * self.size_bytes as f64
     }

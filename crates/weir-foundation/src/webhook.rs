@@ -1,7 +1,7 @@
 //! A webhook: each call is one HTTP/1.1 POST with JSON, over TCP or TLS, with a short time limit.
 //!
-//! With a secret, every call carries `X-Weir-Signature: sha256=…`, the HMAC-SHA-256 of its body, so that the other end knows who
-//! calls. [`Calls`] are made one after another and tried again with longer and longer waits; their queue is bounded.
+//! If there is a secret, every call carries `X-Weir-Signature: sha256=…`, the HMAC-SHA-256 of its body, so that the receiver knows who is
+//! calling. [`Calls`] makes calls one after another and tries each again with longer and longer waits; its queue is bounded.
 
 use ring::hmac;
 use std::fmt;
@@ -16,12 +16,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How a call of the queue is tried.
+/// How calls from the queue are tried again.
 const AGAIN: Again = Again { tries: 8, first: Duration::from_secs(1), longest: Duration::from_secs(64) };
-/// Calls that may wait; more are dropped, and the log says so.
+/// At most this many calls wait; further ones are dropped and logged.
 const WAITING_MAX: usize = 1_024;
 
-/// Where to call.
+/// Where to call, and with which secret.
 #[derive(Clone)]
 pub struct Webhook {
     tls: bool,
@@ -31,14 +31,14 @@ pub struct Webhook {
     secret: String,
 }
 
-/// How a call that was not taken is tried again.
+/// How a call is tried again if it was not accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct Again {
-    /// How often it is tried in all.
+    /// How often it is tried, including the first time.
     pub tries: u32,
-    /// The wait before the second time; it doubles.
+    /// The wait before the second try; it doubles each time.
     pub first: Duration,
-    /// No wait is longer.
+    /// The longest wait.
     pub longest: Duration,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Webhook {
 }
 
 impl Webhook {
-    /// Reads `http://host[:port]/path` or `https://…`.
+    /// Parses `http://host[:port]/path` or `https://…`.
     pub fn parse(url: &str) -> Result<Webhook, String> {
         let wrong = || format!("{url:?} is not a webhook: write http://host:port/path or https://host/path");
         if url.chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -73,14 +73,14 @@ impl Webhook {
         Ok(Webhook { tls, host: host.to_owned(), port, path: path.to_owned(), secret: String::new() })
     }
 
-    /// Signs every call with this secret; an empty one signs nothing.
+    /// Signs every call with this secret; with an empty secret, calls are not signed.
     #[must_use]
     pub fn signed(mut self, secret: &str) -> Webhook {
         secret.clone_into(&mut self.secret);
         self
     }
 
-    /// Posts `json`; anything but a 2xx is an error.
+    /// Posts `json`. Any answer except 2xx is an error.
     pub async fn call(&self, json: &serde_json::Value) -> io::Result<()> {
         tokio::time::timeout(PATIENCE, self.post(json)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
@@ -121,7 +121,7 @@ impl Webhook {
 }
 
 impl Webhook {
-    /// The line of the header that says who calls.
+    /// The header line with the signature; empty without a secret.
     fn signature(&self, body: &str) -> String {
         if self.secret.is_empty() {
             return String::new();
@@ -130,7 +130,7 @@ impl Webhook {
         format!("X-Weir-Signature: sha256={}\r\n", weir_store::hex(tag.as_ref()))
     }
 
-    /// Calls until it is taken, or has been tried often enough.
+    /// Calls until the call is accepted, or was tried often enough. A call that is given up is logged.
     pub async fn insist(&self, json: &serde_json::Value, again: Again) {
         let (event, mut wait) = (&json["id"], again.first);
         for left in (0..again.tries).rev() {
@@ -147,12 +147,12 @@ impl Webhook {
     }
 }
 
-/// Calls that wait to be made. Cheap to clone; they end when the last handle is dropped.
+/// A queue of calls. Cheap to clone; its task ends when the last clone is dropped and the queue is empty.
 #[derive(Debug, Clone)]
 pub struct Calls(mpsc::Sender<serde_json::Value>);
 
 impl Calls {
-    /// Starts the task that makes them.
+    /// Starts the task that makes the calls.
     pub fn start(webhook: Webhook) -> Calls {
         let (sender, mut waiting) = mpsc::channel(WAITING_MAX);
         tokio::spawn(async move {
@@ -163,7 +163,7 @@ impl Calls {
         Calls(sender)
     }
 
-    /// One more. Does not wait.
+    /// Adds a call to the queue without waiting.
     pub fn add(&self, json: serde_json::Value) {
         if self.0.try_send(json).is_err() {
             tracing::error!("a call of the webhook was dropped: too many wait");

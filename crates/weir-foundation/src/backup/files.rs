@@ -9,19 +9,19 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use weir_store::unless_gone;
 
-/// Folders of the data folder with plain files, which are never changed in place.
+/// The folders of the data folder whose files are never changed in place, so they can be linked.
 const PLAIN: [&str; 5] = ["held", "quarantine", "keys", "tls", "lab/samples"];
-/// Of these, the folders in which the same name is always the same content: an earlier backup may have such a file already.
+/// Those of these folders in which a name always stands for the same content. An earlier backup may have such a file already.
 const UNCHANGED: [&str; 3] = ["held", "quarantine", "lab/samples"];
-/// Folders with files that somebody may write to: who the machine is in its lab, samples that wait in numbered directories, and
-/// the secret and the history of the web gate.
+/// Folders whose files may change in place, so they are copied: the machine's identity in its lab, samples that wait in numbered
+/// directories, and the secret and the history of the web gate.
 const CHANGED: [&str; 3] = ["lab/node", "lab/analysis", "web"];
-/// What is only of use to the process that runs now, below those folders.
+/// Parts of these folders that only the running process needs.
 const LEFT_OUT: [&str; 3] = ["lab/samples/incoming", "web/buffers", "web/life"];
-/// Folders that a gate has copied by itself. Backups of older versions have no diary.
+/// Folders that the gate copies by itself. Backups of older versions contain no diary.
 const BY_GATE: [&str; 2] = ["spool", "diary"];
 
-/// Why a file of a backup cannot be written, with what to do about it.
+/// The error when a file of a backup cannot be written, with a hint about what to do.
 pub fn cannot_write(path: &Path, error: &io::Error) -> OperationError {
     let hint = match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
@@ -40,8 +40,8 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.map_err(|error| cannot_write(path, &error))
 }
 
-/// Links what is not there yet; files that vanish meanwhile are settled. What `earlier` has already is linked from there, where the data
-/// folder is on another file system.
+/// Links the files that are not in the backup yet. A file that vanishes meanwhile belongs to mail that was settled, so it is skipped. If
+/// the data folder is on another file system than the backup, files that `earlier` already has are linked from there.
 pub(super) fn link_plain(from: &Path, to: &Path, earlier: Option<&Path>) -> io::Result<()> {
     let left_out = LEFT_OUT.map(|path| from.join(path));
     for folder in PLAIN {
@@ -62,7 +62,7 @@ pub(super) fn is_unchanged(path: &Path) -> bool {
     UNCHANGED.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Takes these files from the data folder after all: the earlier backup had them, but not as they were written.
+/// Copies these files from the data folder after all, because the copies in the earlier backup are no longer as they were written.
 pub(super) fn bring_anew(from: &Path, to: &Path, paths: &[PathBuf]) -> io::Result<()> {
     for path in paths {
         fs::remove_file(to.join(path))?;
@@ -91,13 +91,13 @@ fn bring_folder(
     Ok(())
 }
 
-/// The newest content; nothing if the source is gone.
+/// Copies the present content; does nothing if the source is gone.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     unless_gone(fs::copy(from, to)).map(drop)
 }
 
-/// A link, or a copy onto another file system, unless an earlier backup there has the file. Nothing if the source is gone or the target is
-/// there.
+/// Links a file. Onto another file system it is copied, unless an earlier backup there has it. Does nothing if the source is gone or the
+/// target already exists.
 fn bring(from: &Path, to: &Path, earlier: Option<&Path>) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(()),
@@ -114,7 +114,7 @@ fn is_as_long(one: &Path, other: &Path) -> bool {
     length(one).is_some_and(|length_of_one| length(other) == Some(length_of_one))
 }
 
-/// Writes every file of a folder to another one, sealed. What `earlier` has is sealed by the same key, and linked.
+/// Writes every file of a folder to another folder, sealed. Files that `earlier` has, sealed with the same key, are linked instead.
 pub(super) fn seal_folder(key: &BackupKey, from: &Path, to: &Path, earlier: Option<&Path>) -> io::Result<()> {
     for path in sums::files(from)? {
         let (source, target) = (from.join(&path), to.join(&path));
@@ -131,7 +131,7 @@ pub(super) fn seal_folder(key: &BackupKey, from: &Path, to: &Path, earlier: Opti
     Ok(())
 }
 
-/// Seals these files after all: the earlier backup had them, but not as they were written.
+/// Seals these files after all, because the copies in the earlier backup are no longer as they were written.
 pub(super) fn seal_anew(key: &BackupKey, from: &Path, to: &Path, paths: &[PathBuf]) -> io::Result<()> {
     for path in paths {
         fs::remove_file(to.join(path))?;
@@ -140,7 +140,7 @@ pub(super) fn seal_anew(key: &BackupKey, from: &Path, to: &Path, paths: &[PathBu
     Ok(())
 }
 
-/// A restore copies: the backup must stay whole whatever becomes of the data folder.
+/// Copies a backup into a data folder. It never links, because the backup must stay whole whatever happens to the data folder.
 pub(super) fn copy_back(from: &Path, to: &Path, key: Option<&BackupKey>) -> io::Result<()> {
     for folder in PLAIN.iter().chain(&CHANGED).chain(&BY_GATE) {
         copy_folder((from, to), Path::new(folder), key)?;
@@ -200,7 +200,7 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes a new file for Weir's user alone; one that is there is left as it is, and that is an error.
+/// Writes a new file that only Weir's user can read. If the file exists already, it stays as it is and this is an error.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use weir_store::folder::DataFolder;
 use weir_store::records::{AuditLine, Records};
 
-/// A backup that is as it was written, and can be restored.
+/// A backup that was verified and can be restored.
 #[derive(Debug)]
 pub struct SoundBackup {
     from: PathBuf,
@@ -21,7 +21,7 @@ pub struct SoundBackup {
 }
 
 impl SoundBackup {
-    /// Looks through a backup, and opens its seal if it has one. Nothing is written anywhere.
+    /// Verifies a backup and opens its seal if it has one. Writes nothing.
     pub async fn check(from: &Path, passphrase: Option<&Passphrase>) -> Result<SoundBackup, OperationError> {
         let manifest = read_manifest(from)?;
         if manifest.sealed.is_some() && passphrase.is_none() {
@@ -37,7 +37,7 @@ impl SoundBackup {
         Ok(SoundBackup { from: from.to_owned(), manifest, key })
     }
 
-    /// Brings it back into a data folder that has nothing in it yet. `settle` is how the mail gate makes what came back whole.
+    /// Restores the backup into a data folder that is still empty. `settle` lets the mail gate reconcile the mail that was restored.
     pub async fn restore(
         self,
         folder: &DataFolder,
@@ -63,7 +63,8 @@ impl SoundBackup {
     }
 }
 
-/// Puts the configuration of that time beside the data, under a name that nobody has: it is in force only when a person has put it in its place.
+/// Puts the configuration file of the backup into the data folder under a name that is still free. It takes effect only when a person moves
+/// it to its place.
 fn restore_configuration(from: &Path, to: &Path, key: Option<&BackupKey>) -> io::Result<Option<PathBuf>> {
     let (name, mut text) = (Path::new(CONFIGURATION), Vec::new());
     if !from.join(name).exists() {
@@ -84,7 +85,7 @@ fn restore_configuration(from: &Path, to: &Path, key: Option<&BackupKey>) -> io:
     Ok(None)
 }
 
-/// Compares a backup with what was written down when it was made, and with a passphrase also what is inside with its seal.
+/// Compares a backup with its sums. With a passphrase, the content of each sealed file is checked too.
 pub async fn verify(from: &Path, passphrase: Option<&Passphrase>) -> Result<BackupCheck, OperationError> {
     let manifest = read_manifest(from)?;
     let key = key_of(&manifest, passphrase).await?;
@@ -97,7 +98,7 @@ async fn key_of(
 ) -> Result<Option<BackupKey>, OperationError> {
     let (Some(passphrase), seal) = (passphrase.cloned(), manifest.sealed.clone()) else { return Ok(None) };
     let Some(seal) = seal else {
-        // Somebody may have put an open one in the place of one that was sealed.
+        // Somebody may have replaced a sealed backup by one that is not sealed.
         let hint = "leave --passphrase-file out if you know that it is yours";
         return Err(OperationError::conflict("the backup is not sealed by a passphrase", hint));
     };
@@ -146,8 +147,8 @@ fn compare(folder: &Path, manifest: &BackupManifest, key: Option<&BackupKey>) ->
     Ok(problems)
 }
 
-/// What had begun when the copy was made did not end in it, the backup itself first of all; and who reads the trail should know
-/// why it goes back in time.
+/// Changes that were under way in the copied records, first of all the backup itself, did not really end unfinished, so they are struck
+/// out. A line in the trail explains to its readers why it goes back in time.
 async fn note_restore(folder: &DataFolder, manifest: &BackupManifest) -> Result<(), OperationError> {
     let records = Records::sqlite(&folder.records()).await?;
     let trail = records.audit();

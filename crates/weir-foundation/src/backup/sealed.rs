@@ -1,10 +1,11 @@
 //! Backups that are sealed with a passphrase: only somebody who knows it can read the files, or change them unnoticed.
 //!
-//! Argon2id makes a key from the passphrase. That key decrypts a second key of 32 random octets in the manifest, from which every file gets
-//! a key of its own (HKDF over its name and 16 random octets). A file is sealed in pieces with ChaCha20-Poly1305, as the STREAM
-//! construction has it and `age` does: the nonce counts the pieces and marks the last, so that none can be left out, moved or cut off. The
-//! names and lengths of files are visible. The proof in the manifest covers the sums of all files, so that no file can be left out either.
-//! The backups of a folder share the key, and with it the files that have not changed; each wraps it anew.
+//! Argon2id derives a key from the passphrase. That key decrypts a second key of 32 random octets in the manifest, from which every file
+//! gets a key of its own (HKDF over its name and 16 random octets). A file is sealed in pieces with ChaCha20-Poly1305 in the STREAM
+//! construction, as `age` does it: the nonce counts the pieces and marks the last one, so that no piece can be left out, moved or cut off.
+//! The names and lengths of files stay visible. The proof in the manifest covers the sums of all files, so that no file can be left out
+//! either. All backups of one folder share the second key, and therefore also the files that have not changed; each backup encrypts that
+//! key anew.
 
 use super::BackupManifest;
 use crate::OperationError;
@@ -25,33 +26,33 @@ const MAGIC: &[u8; 16] = b"weir, sealed 1\n\n";
 const SALT_BYTES: usize = 16;
 const PIECE_BYTES: usize = 64 * 1024;
 const TAG_BYTES: usize = 16;
-/// Of a sealed file, before its first piece.
+/// The length of a sealed file's head, before the first piece.
 const HEAD_BYTES: usize = MAGIC.len() + SALT_BYTES;
-/// What deriving the key costs: as much as RFC 9106 recommends where memory is scarce.
+/// The cost of deriving the key: what RFC 9106 recommends where memory is scarce.
 const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 3;
-/// A manifest that asks for more was not written by us.
+/// Bounds for what is read from a manifest. One that asks for more was not written by us.
 const MEMORY_KIB_MAX: u32 = 1024 * 1024;
 const PASSES_MAX: u32 = 16;
-/// Shorter ones are guessed.
+/// Shorter passphrases can be guessed.
 const PASSPHRASE_CHARS_MIN: usize = 8;
 
 /// What a person types to open a backup.
 #[derive(Clone)]
 pub struct Passphrase(String);
 
-/// How the key of a backup is wrapped, and what proves that nothing was left out. Part of the manifest.
+/// How the key of a backup is encrypted, and the proof that nothing was left out. Part of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Seal {
-    /// Random, in hexadecimal digits.
+    /// The random salt of Argon2id, in hexadecimal digits.
     pub salt: String,
-    /// Of Argon2id.
+    /// The memory that Argon2id uses.
     pub memory_kib: u32,
-    /// Of Argon2id.
+    /// The number of passes of Argon2id.
     pub passes: u32,
-    /// The key, sealed by the one that is made of the passphrase.
+    /// The key of the backup, encrypted with the key that is derived from the passphrase.
     pub key: String,
-    /// HMAC-SHA256 over the time, the relay and the sum of all sums.
+    /// HMAC-SHA256 over the time, the relay, the version, the sum of all sums, and whether the records are in the backup.
     pub proof: String,
 }
 
@@ -82,7 +83,7 @@ impl Passphrase {
         }
     }
 
-    /// The first line of a file.
+    /// Reads the passphrase from the first line of a file.
     pub fn read(file: &Path) -> Result<Passphrase, OperationError> {
         let text = std::fs::read_to_string(file).map_err(|error| {
             let what = format!("the passphrase cannot be read: {}: {error}", file.display());
@@ -91,7 +92,7 @@ impl Passphrase {
         Passphrase::new(text.lines().next().unwrap_or_default())
     }
 
-    /// The text itself, for whoever makes the backup.
+    /// The passphrase as text, to be sent to the process that makes the backup.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -102,7 +103,7 @@ impl BackupKey {
         BackupKey(random())
     }
 
-    /// The key of a backup that this passphrase sealed. Takes a part of a second, and memory.
+    /// Opens the key of a backup with its passphrase. Takes a fraction of a second and tens of megabytes of memory.
     pub(super) fn open(seal: &Seal, passphrase: &Passphrase) -> Result<BackupKey, OperationError> {
         let bad = || OperationError::conflict("the manifest of the backup is not one that Weir writes", "take another");
         if seal.memory_kib > MEMORY_KIB_MAX || seal.passes > PASSES_MAX {
@@ -118,19 +119,19 @@ impl BackupKey {
         })
     }
 
-    /// This key as a manifest holds it, without the proof.
+    /// This key as a manifest holds it, still without the proof.
     pub(super) fn wrapped(&self, passphrase: &Passphrase) -> Result<Seal, OperationError> {
         let failed = || OperationError::Failed("the key of the backup cannot be sealed".to_owned());
         let salt: [u8; SALT_BYTES] = random();
         let outer = derived(passphrase, &salt, MEMORY_KIB, PASSES).ok_or_else(failed)?;
         let mut key = self.0.to_vec();
-        // A key of its own for every salt, so its only nonce may be the same.
+        // Every salt gives a key of its own, which encrypts only this one text, so the nonce may always be the same.
         outer.seal_in_place_append_tag(nonce(0, true), Aad::empty(), &mut key).map_err(|_| failed())?;
         let hex = weir_store::hex;
         Ok(Seal { salt: hex(&salt), memory_kib: MEMORY_KIB, passes: PASSES, key: hex(&key), proof: String::new() })
     }
 
-    /// What the manifest of a sealed backup must have as its proof.
+    /// The proof that belongs in the manifest of a sealed backup.
     pub(super) fn proof(&self, manifest: &BackupManifest) -> String {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.0);
         let said = [&manifest.at, &manifest.relay, &manifest.version, &manifest.sums].map(String::as_str).join("\n");
@@ -150,7 +151,7 @@ impl BackupKey {
         })
     }
 
-    /// Writes what a sealed file holds; an error if it is not as it was sealed.
+    /// Decrypts a sealed file and writes its content; an error if the file was changed.
     pub(super) fn open_file(&self, name: &Path, from: &Path, to: &mut dyn Write) -> io::Result<()> {
         let changed = || io::Error::new(io::ErrorKind::InvalidData, "it is not as it was sealed");
         let mut from = File::open(from)?;
@@ -167,7 +168,7 @@ impl BackupKey {
         })
     }
 
-    /// As [`BackupKey::open_file`], to a new file.
+    /// Like [`BackupKey::open_file`], but writes to a new file.
     pub(super) fn open_to(&self, name: &Path, from: &Path, to: &Path) -> io::Result<()> {
         self.open_file(name, from, &mut new_file(to)?)
     }
@@ -180,7 +181,7 @@ impl BackupKey {
     }
 }
 
-/// How long a file is when it is sealed.
+/// The length of a file of `plain` bytes after sealing.
 pub(super) fn sealed_length(plain: u64) -> u64 {
     HEAD_BYTES as u64 + plain + TAG_BYTES as u64 * plain.div_ceil(PIECE_BYTES as u64).max(1)
 }
@@ -193,7 +194,7 @@ fn too_long() -> io::Error {
     io::Error::other("it cannot be sealed")
 }
 
-/// The count of the piece, and whether it is the last one.
+/// The nonce of a piece: its number, and whether it is the last one.
 fn nonce(count: u64, last: bool) -> Nonce {
     let mut octets = [0; NONCE_LEN];
     octets[3..11].copy_from_slice(&count.to_be_bytes());
@@ -201,7 +202,7 @@ fn nonce(count: u64, last: bool) -> Nonce {
     Nonce::assume_unique_for_key(octets)
 }
 
-/// Reads to the end in pieces of this length; the last one may be shorter, and is empty only if all is.
+/// Reads to the end in pieces of this length. The last piece may be shorter; it is empty only if the whole input is empty.
 fn in_pieces(
     from: &mut impl Read,
     length: usize,

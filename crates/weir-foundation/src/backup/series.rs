@@ -1,4 +1,4 @@
-//! Several backups of one relay in one folder, each in a folder of its own that is named by its time; the oldest go.
+//! Several backups of one relay in one folder. Each has a folder of its own that is named by its time; the oldest are removed.
 //!
 //! Only complete backups of this relay count and are removed. Other folders, incomplete backups and the targets of links stay.
 
@@ -7,14 +7,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The backups of a relay in a folder.
+/// The backups of one relay in one folder.
 pub(super) struct Series<'a> {
     pub(super) folder: &'a Path,
     pub(super) relay: &'a str,
 }
 
 impl Series<'_> {
-    /// Where a backup of this time (RFC 3339) goes.
+    /// The folder for a backup of this time (RFC 3339).
     pub(super) fn place(&self, at: &str) -> PathBuf {
         self.folder.join(at.replace(':', "-"))
     }
@@ -24,20 +24,20 @@ impl Series<'_> {
         Ok(self.list()?.pop().map(|(_, folder)| folder))
     }
 
-    /// Removes the oldest until `keep` are left; those that were removed. 0 keeps all.
+    /// Removes the oldest backups until `keep` are left; 0 keeps all. Returns the folders that were removed.
     pub(super) fn prune(&self, keep: usize) -> io::Result<Vec<PathBuf>> {
         let list = self.list()?;
         let surplus = if keep == 0 { 0 } else { list.len().saturating_sub(keep) };
         let oldest: Vec<PathBuf> = list.into_iter().take(surplus).map(|(_, folder)| folder).collect();
         for folder in &oldest {
-            // Without its manifest it is no backup: if this is interrupted, nobody takes the rest for one.
+            // The manifest goes first: if this is interrupted, nobody takes the rest for a backup.
             fs::remove_file(folder.join(MANIFEST))?;
             fs::remove_dir_all(folder)?;
         }
         Ok(oldest)
     }
 
-    /// Whole backups of this relay and their times, the oldest first.
+    /// The complete backups of this relay with their times, oldest first.
     fn list(&self) -> io::Result<Vec<(String, PathBuf)>> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(self.folder) {

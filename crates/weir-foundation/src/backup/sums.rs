@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The file that holds the sums.
 pub(super) const SUMS: &str = "SHA256SUMS";
-/// Files that describe the backup, and are not part of what was copied.
+/// Files that describe the backup itself, and were not copied from anywhere.
 const ABOUT: [&str; 2] = [SUMS, super::MANIFEST];
 
 /// The sums of all files of a backup, as text.
@@ -29,7 +29,7 @@ pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Files that the sums of two backups both name, and not with the same sum.
+/// The files that are in both lists of sums, but with different sums.
 pub(super) fn unlike(earlier: &[u8], later: &[u8]) -> Vec<PathBuf> {
     let read = |text: &[u8]| -> BTreeMap<PathBuf, Vec<u8>> {
         let lines = text.split(|byte| *byte == b'\n').filter_map(read_line);
@@ -40,7 +40,7 @@ pub(super) fn unlike(earlier: &[u8], later: &[u8]) -> Vec<PathBuf> {
     read(later).into_iter().filter(differs).map(|(path, _)| path).collect()
 }
 
-/// What differs between a backup and its sums, a sentence each.
+/// The differences between a backup and its sums; one sentence for each.
 pub(super) fn differences(folder: &Path, text: &[u8]) -> io::Result<Vec<String>> {
     let mut expected: BTreeMap<PathBuf, &[u8]> = BTreeMap::new();
     let mut problems = Vec::new();
@@ -78,7 +78,7 @@ fn of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// All files below a folder, in order, without those that describe the backup.
+/// All files below a folder in order, except those that describe the backup.
 pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = folders.pop() {
@@ -95,7 +95,7 @@ pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// A name as `sha256sum` writes it, and whether that differs: a line must stay one.
+/// A name as `sha256sum` writes it, and whether it had to be escaped: a name with a line break would otherwise break the line.
 fn escape(path: &Path) -> (Vec<u8>, bool) {
     let bytes = path.as_os_str().as_bytes();
     let mut name = Vec::with_capacity(bytes.len());

@@ -1,6 +1,6 @@
-//! As much of BER (X.690) as LDAP needs: definite lengths, tags of one octet. Without I/O.
+//! The part of BER (X.690) that LDAP needs: definite lengths, and tags of one octet. Without I/O.
 
-/// Tags of the universal class.
+/// Tags of the universal class, which mean the same in every protocol.
 pub(super) const BOOLEAN: u8 = 0x01;
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const OCTETS: u8 = 0x04;
@@ -23,7 +23,7 @@ pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// An element that is made of others.
+/// An element that consists of other elements.
 pub(super) fn nested(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
     element(tag, &parts.concat())
 }
@@ -31,17 +31,17 @@ pub(super) fn nested(tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
 /// A number that is not negative.
 pub(super) fn number(tag: u8, value: u32) -> Vec<u8> {
     let octets = u64::from(value).to_be_bytes();
-    // The first bit is the sign.
+    // The first bit is the sign, so a number that begins with it needs a zero octet before it.
     let skipped = (0..7).take_while(|at| octets[*at] == 0 && octets[at + 1] < 0x80).count();
     element(tag, &octets[skipped..])
 }
 
-/// Elements one after the other.
+/// Reads elements one after the other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Elements<'a>(pub(super) &'a [u8]);
 
 impl<'a> Elements<'a> {
-    /// The next element with its tag; none at the end, or where it is cut off.
+    /// The next element with its tag; none at the end, or if the element is cut off.
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (whole, head) = length(self.0)??;
         let element = self.0.get(..whole)?;
@@ -54,7 +54,7 @@ impl<'a> Elements<'a> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, content)| content)
     }
 
-    /// A number that is not negative and not large.
+    /// Reads a number of at most four octets that is not negative.
     pub(super) fn number(&mut self, tag: u8) -> Option<u32> {
         let octets = self.expect(tag)?;
         let sane = (1..=4).contains(&octets.len()) && octets[0] < 0x80;
@@ -62,7 +62,8 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// How long the first element is, with its head, and how long its head is; `Some(None)` if the length cannot be read, none if more octets are needed.
+/// The length of the first element with its head, and the length of the head alone. `Some(None)` if the length cannot be read, `None` if
+/// more octets are needed.
 #[expect(clippy::option_option, reason = "incomplete and wrong are two things")]
 pub(super) fn length(octets: &[u8]) -> Option<Option<(usize, usize)>> {
     let first = *octets.get(1)?;
@@ -73,7 +74,7 @@ pub(super) fn length(octets: &[u8]) -> Option<Option<(usize, usize)>> {
             let digits = octets.get(2..2 + count)?;
             (2 + count, digits.iter().fold(0, |length, octet| length << 8 | usize::from(*octet)))
         }
-        // Indefinite, or longer than anything that we read.
+        // An indefinite length, or more digits than anything that we read has.
         _ => return Some(None),
     };
     Some(content.checked_add(head).map(|whole| (whole, head)))

@@ -1,4 +1,4 @@
-//! A connection to a server of the directory: TLS is set up first, then requests are made one after the other.
+//! A connection to one of the directory's servers. TLS is set up first; then requests are made one after another.
 
 use super::DirectoryError;
 use super::message::{self, Entry, Said, Search};
@@ -24,13 +24,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
-    /// What was read and not looked at yet.
+    /// Octets that were read but belong to the next message.
     ahead: Vec<u8>,
     id: u32,
 }
 
 impl Connection {
-    /// Connects; without `trust` nothing is encrypted.
+    /// Connects to the server. Without `trust`, nothing is encrypted.
     pub(super) async fn open(
         server: &DirectoryServer,
         trust: Option<Arc<ClientConfig>>,
@@ -47,8 +47,8 @@ impl Connection {
         Connection { stream: Box::new(stream), ahead: Vec::new(), id: 0 }
     }
 
-    /// Whether this is the password of that entry. An empty password is nobody's: servers answer it with success, for they take it for no
-    /// login at all.
+    /// Whether this is the password of that entry. An empty password is always wrong: servers take a bind with an empty password as an
+    /// anonymous one, and answer it with success.
     pub(super) async fn bind(&mut self, name: &str, password: &str) -> Result<bool, DirectoryError> {
         if name.is_empty() || password.is_empty() {
             return Ok(false);
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// The entries that are found. Those at other servers are not looked for.
+    /// The entries that match the search. Parts of the answer that are on other servers are skipped.
     pub(super) async fn search(&mut self, search: Search<'_>) -> Result<Vec<Entry>, DirectoryError> {
         self.id += 1;
         let most = search.most as usize;
@@ -80,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye; it does not matter whether the server hears it.
+    /// Tells the server that we are leaving. It does not matter whether the server receives this.
     pub(super) async fn close(mut self) {
         let _ = self.stream.write_all(&message::unbind(self.id + 1)).await;
         let _ = self.stream.shutdown().await;
@@ -92,7 +92,8 @@ impl Connection {
     }
 }
 
-/// Nothing may come between the answer and TLS: what did was said by somebody else.
+/// Asks the server to switch to TLS. Anything that arrives between its answer and TLS was not encrypted, so somebody else may have sent it:
+/// that is an error.
 async fn start_tls(mut stream: TcpStream) -> Result<TcpStream, DirectoryError> {
     stream.write_all(&message::start_tls(1)).await?;
     let mut ahead = Vec::new();

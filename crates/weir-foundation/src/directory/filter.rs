@@ -1,13 +1,13 @@
-//! A filter of the configuration (RFC 4515), such as `(&(objectClass=person)(uid={login}))`.
+//! A search filter from the configuration (RFC 4515), such as `(&(objectClass=person)(uid={login}))`.
 //!
-//! It is read once, and what somebody types as their login becomes the value of a comparison, octet by octet. It is never part of a text
-//! that is parsed as a filter, so no login can change the query.
+//! It is parsed once. The login that somebody types becomes the value of a comparison, octet by octet. It is never part of a text that is
+//! parsed as a filter, so no login can change the query.
 
 use super::ber::{OCTETS, element, nested};
 
-/// Where the login goes.
+/// Stands for the login in a filter.
 pub(super) const LOGIN: &str = "{login}";
-/// Where the name of the person's entry goes, in filters for groups.
+/// Stands for the name of the person's entry in a filter for groups.
 pub(super) const ENTRY: &str = "{entry}";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,13 +15,13 @@ pub(super) enum Filter {
     And(Vec<Filter>),
     Or(Vec<Filter>),
     Not(Box<Filter>),
-    /// An attribute has a value.
+    /// The attribute has any value.
     Present(String),
-    /// An attribute has this value.
+    /// The attribute has this value.
     Equal(String, String),
 }
 
-/// A filter is not deeper.
+/// The deepest nesting that is accepted.
 const DEPTH_MAX: usize = 16;
 
 impl Filter {
@@ -33,7 +33,7 @@ impl Filter {
         }
     }
 
-    /// Whether the login is asked for somewhere.
+    /// Whether the login restricts what is found. A login below a `!` does not count.
     pub(super) fn asks_for_login(&self) -> bool {
         match self {
             Filter::And(parts) | Filter::Or(parts) => parts.iter().any(Filter::asks_for_login),
@@ -42,7 +42,7 @@ impl Filter {
         }
     }
 
-    /// As it is sent, with this login and entry in place of the marks.
+    /// The filter as it is sent, with the login and the entry in place of [`LOGIN`] and [`ENTRY`].
     pub(super) fn octets(&self, login: &str, entry: &str) -> Vec<u8> {
         let all = |parts: &[Filter]| parts.iter().map(|part| part.octets(login, entry)).collect::<Vec<_>>();
         match self {
@@ -62,7 +62,7 @@ impl Filter {
     }
 }
 
-/// The filter that the text begins with, and what is behind it.
+/// The filter at the beginning of the text, and the text after it.
 fn parse(text: &str, depth: usize) -> Option<(Filter, &str)> {
     let inside = text.strip_prefix('(').filter(|_| depth > 0)?;
     let (filter, rest) = match inside.chars().next()? {
@@ -87,7 +87,7 @@ fn parse_all(mut text: &str, depth: usize) -> Option<(Vec<Filter>, &str)> {
     (!parts.is_empty()).then_some((parts, text))
 }
 
-/// `attribute=value` or `attribute=*`. Other stars, `>=`, `<=`, `~=` and escapes are not needed here.
+/// `attribute=value` or `attribute=*`. Other stars, `>=`, `<=`, `~=` and escapes are not supported, because nothing here needs them.
 fn compare(text: &str) -> Option<Filter> {
     let (attribute, value) = text.split_once('=')?;
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-.;".contains(&octet);
@@ -101,7 +101,7 @@ fn compare(text: &str) -> Option<Filter> {
     }
 }
 
-/// A login as part of the name of an entry (RFC 4514, 2.4).
+/// A login, escaped as part of an entry's name (RFC 4514, 2.4).
 pub(super) fn escaped_name(login: &str) -> String {
     let mut name = String::with_capacity(login.len());
     for (at, letter) in login.char_indices() {

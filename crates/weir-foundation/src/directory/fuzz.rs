@@ -1,10 +1,10 @@
-//! For fuzzing: what a server of the directory sends, and filters and logins that are to be asked for.
+//! For fuzzing: messages of a directory's server, filters, and logins.
 
 use super::ber::Elements;
 use super::filter::Filter;
 use super::message::{self, MESSAGE_BYTES_MAX, Said};
 
-/// Reads the octets as a message of a server. What lies behind a message must not change what it says, and a part of it must say nothing.
+/// Reads the octets as a message of a server. What follows a message must not change its meaning, and a truncated message must have none.
 pub(crate) fn message(octets: &[u8]) {
     let Ok(Some(whole)) = message::whole(octets) else { return };
     assert!(whole <= MESSAGE_BYTES_MAX, "nobody waits for so much");
@@ -25,7 +25,8 @@ pub(crate) fn message(octets: &[u8]) {
     }
 }
 
-/// A line with a filter, and a login behind it. A login is only ever the value of a comparison: whatever it is, the question has the same shape.
+/// Reads a line with a filter, and a login after it. A login may only become the value of a comparison: with any login, the query must have
+/// the same shape.
 pub(crate) fn filter(octets: &[u8]) {
     let text = String::from_utf8_lossy(octets);
     let (filter, login) = text.split_once('\n').unwrap_or((&text, "*)(uid=*"));
@@ -38,12 +39,13 @@ pub(crate) fn filter(octets: &[u8]) {
     assert_eq!(shape(login), shape("ann"), "a login changes nothing but a value");
 }
 
-/// Appends the tags of all elements from the outside in, and how deep each lies; false if something is no element.
+/// Appends the tags of all elements from the outside in, and how deep each lies. Returns false if the octets do not consist of whole
+/// elements.
 fn is_shaped(octets: &[u8], shape: &mut Vec<u8>) -> bool {
     let mut elements = Elements(octets);
     while let Some((tag, content)) = elements.next() {
         shape.push(tag);
-        // What is made of others says so in its tag.
+        // A bit of the tag says that the element consists of other elements.
         if tag & 0x20 != 0 && !is_shaped(content, shape) {
             return false;
         }

@@ -13,10 +13,10 @@ const EXTENDED: u8 = 0x77;
 const EXTENDED_DONE: u8 = 0x78;
 const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
 
-/// An answer is no longer: a login asks for a few attributes.
+/// The longest answer that is accepted. A login asks only for a few attributes, so real ones are much shorter.
 pub(super) const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// What is looked for.
+/// A search request.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     pub(super) base: &'a str,
@@ -28,13 +28,13 @@ pub(super) struct Search<'a> {
     pub(super) seconds: u32,
 }
 
-/// What the server says.
+/// An answer of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Said {
     Entry(Entry),
-    /// A part of the answer is at another server, where nobody goes.
+    /// A part of the answer is on another server. It is not followed.
     Reference,
-    /// The end of an answer, with its result code and what the server says of it.
+    /// The end of an answer, with its result code and the server's explanation.
     Done(u32, String),
 }
 
@@ -83,7 +83,8 @@ pub(super) fn search(id: u32, search: Search<'_>) -> Vec<u8> {
     message(id, nested(SEARCH, &parts))
 }
 
-/// The length of the message that these octets begin with, once that can be told; an error if it is none that we read.
+/// The length of the message that begins with these octets; none if more octets are needed to tell, an error if it is not a message that we
+/// read.
 pub(super) fn whole(octets: &[u8]) -> Result<Option<usize>, ()> {
     match (octets.first(), length(octets)) {
         (Some(first), _) if *first != SEQUENCE => Err(()),
@@ -93,7 +94,7 @@ pub(super) fn whole(octets: &[u8]) -> Result<Option<usize>, ()> {
     }
 }
 
-/// What a message says, if it is an answer to the one with this number.
+/// The answer in a message, if it belongs to the request with this number.
 pub(super) fn read(octets: &[u8], asked: u32) -> Option<Said> {
     let mut message = Elements(Elements(octets).expect(SEQUENCE)?);
     if message.number(INTEGER)? != asked {
@@ -113,7 +114,7 @@ fn result(content: &[u8]) -> Option<Said> {
     let code = parts.number(ENUMERATED)?;
     let _matched = parts.expect(OCTETS)?;
     let words = String::from_utf8_lossy(parts.expect(OCTETS)?);
-    // It goes into the log.
+    // The text goes into the log, so control characters are removed.
     let words = words.chars().filter(|letter| !letter.is_control()).take(200).collect();
     Some(Said::Done(code, words))
 }
@@ -129,7 +130,7 @@ fn entry(content: &[u8]) -> Option<Entry> {
         let mut set = Elements(attribute.expect(0x31)?);
         let mut values = Vec::new();
         while !set.0.is_empty() {
-            // Values that are no text, such as pictures, are nobody's name or group.
+            // Values that are not text, such as pictures, cannot be a name or a group.
             values.extend(std::str::from_utf8(set.expect(OCTETS)?).ok().map(str::to_owned));
         }
         attributes.push((kind, values));

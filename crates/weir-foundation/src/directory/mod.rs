@@ -1,9 +1,9 @@
-//! Logins checked by a directory (LDAP, RFC 4511): who somebody is there, whether the password is theirs, and which role their groups give them.
+//! Logins checked by a directory (LDAP, RFC 4511): finds the person, checks the password, and derives the role from the person's groups.
 //!
 //! Each login has a connection of its own, which is encrypted before anything is sent, and logins take turns ([`LoginQueue`]). The entry of
-//! a login is looked for, or has a fixed name; then its password is tried by a bind. A login that does not exist takes as many queries as
-//! one that does, so that the time tells nothing. Referrals are not followed, nothing is remembered, and everything that the server says is
-//! bounded in length and time. If a login cannot be checked now, that is an error, not a wrong password.
+//! a login is searched for, or has a fixed form of name; then the password is tried by a bind. A login that does not exist takes as many
+//! queries as one that does, so that the time does not tell them apart. Referrals are not followed, no answer is cached, and everything
+//! that the server says is bounded in length and time. If a login cannot be checked now, that is an error, not a wrong password.
 
 mod ber;
 mod connection;
@@ -26,22 +26,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
-/// Logins that the directory is asked about at once, and that wait for it in one line.
+/// At most so many logins are checked at once, and so many wait in each of the two lines of the queue.
 const AT_ONCE: usize = 32;
 const WAITING_MAX: usize = 256;
-/// Groups of one person.
+/// At most this many groups of one person are read.
 const GROUPS_MAX: u32 = 1_000;
 /// The attribute in which some directories keep the groups of an entry.
 const MEMBER_OF: &str = "memberOf";
-/// Names of users are no longer.
+/// Longer names of users are refused.
 const NAME_BYTES_MAX: usize = 255;
-/// A login or a password is no longer.
+/// Longer logins and passwords are refused without asking the directory.
 const TYPED_BYTES_MAX: usize = 1_000;
 
-/// Somebody of the directory.
+/// Somebody who has an entry in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
-    /// As the directory writes it.
+    /// The name, as the directory spells it.
     pub name: String,
     /// What their groups let them do at the console.
     pub role: Role,
@@ -59,15 +59,15 @@ struct OpenDirectory {
     filter: Filter,
     groups: Filter,
     reader_password: String,
-    /// None where nothing is encrypted.
+    /// The certificates to trust; none if nothing is encrypted.
     trust: Option<Arc<ClientConfig>>,
     login_queue: LoginQueue,
-    /// Why the last question was not answered; None if it was.
+    /// Why the last login could not be checked; none if it could.
     problem: Mutex<Option<String>>,
 }
 
 impl Directory {
-    /// Reads the files that the settings name; none if there is no directory.
+    /// Reads the files that the settings name. None if no directory is configured.
     pub fn open(settings: &DirectorySettings) -> Result<Option<Directory>, DirectoryError> {
         if !settings.is_on() {
             return Ok(None);
@@ -100,7 +100,7 @@ impl Directory {
         self.shared.settings.session
     }
 
-    /// Who this is, if the password is theirs.
+    /// The person, if the password is right.
     pub async fn login(&self, login: &str, password: &str, from: IpAddr) -> Result<Option<Person>, DirectoryError> {
         let typed = |text: &str| !text.is_empty() && text.len() <= TYPED_BYTES_MAX && !text.contains('\0');
         if !typed(login) || !typed(password) || login.chars().any(char::is_control) {
@@ -116,7 +116,7 @@ impl Directory {
         answer
     }
 
-    /// Why the last login could not be checked; None if it was, or if nobody has logged in yet.
+    /// Why the last login could not be checked; none if it could, or if nobody has logged in yet.
     pub fn problem(&self) -> Option<String> {
         self.shared.lock_problem().clone()
     }
@@ -137,7 +137,7 @@ impl OpenDirectory {
         outcome
     }
 
-    /// The first server that can be reached.
+    /// Connects to the first server that can be reached. Each has an equal share of the time.
     async fn connect(&self) -> Result<Connection, DirectoryError> {
         let mut problem = DirectoryError::Ended;
         let each = self.settings.timeout / self.settings.servers.len().max(1) as u32;
@@ -153,7 +153,7 @@ impl OpenDirectory {
         Err(problem)
     }
 
-    /// Looks for the entry of a login, then tries the password.
+    /// Searches for the entry of a login, then tries the password.
     async fn find_and_bind(
         &self,
         connection: &mut Connection,
@@ -167,7 +167,7 @@ impl OpenDirectory {
         let filter = self.filter.octets(login, "");
         let found = connection.search(self.search(&settings.base, false, filter, 2)).await?;
         let [entry] = &found[..] else {
-            // Nobody, or two: the same questions are asked as for somebody, so that the time does not tell.
+            // There is no such entry, or two. The same queries are made as for a real one, so that the time does not tell.
             let nobody = format!("cn=nobody,{}", settings.base);
             self.groups_of(connection, &Entry { name: nobody.clone(), ..Entry::default() }, login).await?;
             connection.bind(&nobody, password).await?;
@@ -178,7 +178,7 @@ impl OpenDirectory {
         if right { self.person(entry, &groups).map(Some) } else { Ok(None) }
     }
 
-    /// Tries the password of the entry with this login in its name, then reads it.
+    /// Puts the login into the fixed form of an entry's name, tries the password there, then reads the entry.
     async fn bind_and_read(
         &self,
         connection: &mut Connection,
@@ -202,7 +202,7 @@ impl OpenDirectory {
         Search { base, itself, filter, attributes, most, seconds }
     }
 
-    /// The names of somebody's groups.
+    /// The names of the groups of somebody.
     async fn groups_of(
         &self,
         connection: &mut Connection,
@@ -212,7 +212,7 @@ impl OpenDirectory {
         if self.settings.groups.is_empty() || self.settings.roles.is_empty() {
             return Ok(entry.values(MEMBER_OF).map(str::to_owned).collect());
         }
-        // As the directory writes it, if it does: what was typed may be an address.
+        // Prefer the name as the directory spells it: what was typed may be a mail address.
         let login = entry.values(&self.settings.name_attribute).next().unwrap_or(login);
         let filter = self.groups.octets(login, &entry.name);
         let search = self.search(&self.settings.groups, false, filter, GROUPS_MAX);
@@ -230,19 +230,19 @@ impl OpenDirectory {
     }
 }
 
-/// Whether a name can be one here: printable, without blanks, and no option of a command.
+/// Whether a name from the directory can be used here: printable, without blanks, and not to be taken for an option of a command.
 fn is_usable(name: &str) -> bool {
     let bad = name.contains(|letter: char| letter.is_control() || letter.is_whitespace());
     !bad && !name.starts_with('-') && (1..=NAME_BYTES_MAX).contains(&name.len())
 }
 
-/// Whether two names of entries are the same but for case and blanks around commas.
+/// Whether two names of entries are the same, apart from case and blanks around commas.
 fn same_name(one: &str, other: &str) -> bool {
     let parts = |name: &str| name.split(',').map(|part| part.trim().to_lowercase()).collect::<Vec<_>>();
     parts(one) == parts(other)
 }
 
-/// How servers prove who they are; none if no connection is encrypted.
+/// The certificates by which servers prove who they are; none if no connection is encrypted.
 fn trust(settings: &DirectorySettings) -> Result<Option<Arc<ClientConfig>>, DirectoryError> {
     if settings.without_encryption && !settings.servers.iter().any(|server| server.secure) {
         return Ok(None);
@@ -253,40 +253,40 @@ fn trust(settings: &DirectorySettings) -> Result<Option<Arc<ClientConfig>>, Dire
     Ok(Some(Arc::new(config.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth())))
 }
 
-/// Why the directory gave no answer.
+/// Why a login could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// The connection.
+    /// The connection could not be opened, or broke.
     #[error("the directory: {0}")]
     Socket(#[from] io::Error),
-    /// Its certificate, or the handshake.
+    /// The certificate is not trusted, or the handshake failed.
     #[error("the directory's TLS: {0}")]
     Tls(io::Error),
-    /// It refuses to encrypt.
+    /// The server refuses to encrypt.
     #[error("the directory does not speak TLS ({0} {1}): no password is sent to it")]
     NoTls(u32, String),
-    /// It says nothing.
+    /// No answer in time.
     #[error("the directory does not answer")]
     Silent,
-    /// We asked it too much at once.
+    /// Too many logins wait already.
     #[error("too many logins at once; try again")]
     Busy,
-    /// It hung up.
+    /// The server closed the connection.
     #[error("the directory ended the conversation")]
     Ended,
-    /// It sent something that is not a valid answer.
+    /// The server sent something that is not a valid answer.
     #[error("the directory said what nobody asked for")]
     Strange,
-    /// It cannot, or does not want to.
+    /// The server answered with an error.
     #[error("the directory cannot check logins now: {0} {1}")]
     Refused(u32, String),
-    /// The one who looks for people is not let in.
+    /// The password of the entry that searches for people is refused.
     #[error("the directory does not take the login of sign_in.ldap.reader")]
     Reader,
-    /// Somebody without a name.
+    /// The person's entry has no usable name.
     #[error("somebody's entry in the directory has no name that can be used here (sign_in.ldap.name_attribute)")]
     NoName,
-    /// A file of the settings.
+    /// A file that the settings name cannot be read.
     #[error("{} cannot be read: {problem}", path.display())]
     File {
         /// Where it is.

@@ -82,9 +82,9 @@ impl DirectorySettings {
 /// A server of the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectoryServer {
-    /// TLS from the first octet; otherwise StartTLS, unless the settings say without.
+    /// Whether TLS begins with the first octet. Otherwise StartTLS is used, unless the settings switch encryption off.
     pub secure: bool,
-    /// Its name, which its certificate has to prove.
+    /// Its name, which must be in its certificate.
     pub host: String,
     /// Its port.
     pub port: u16,

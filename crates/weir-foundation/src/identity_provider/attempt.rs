@@ -1,8 +1,8 @@
-//! A sign-in that is under way: what we have to know when the browser comes back from the provider.
+//! A sign-in that is under way: what Weir has to know when the browser comes back from the provider.
 //!
-//! It travels in a cookie of that browser, sealed with a key that lives as long as the process. So unfinished sign-ins take no memory here,
-//! however many are begun, and a sign-in can only be finished in the browser that began it. A sign-in that has come back is noted, so that
-//! it cannot be used twice.
+//! This travels in a cookie of the browser, sealed with a key that lives as long as the process. So unfinished sign-ins take no memory
+//! here, however many are begun, and a sign-in can only be finished in the browser that began it. A sign-in that has come back is noted, so
+//! that it cannot be used twice.
 
 use crate::random::random;
 use base64::Engine;
@@ -15,21 +15,21 @@ use std::sync::{Mutex, PoisonError};
 
 /// How long somebody may take to log in at the provider.
 pub(super) const GOOD_FOR_S: u64 = 600;
-/// Sign-ins that came back and are remembered. Codes are good once at the provider as well.
+/// How many sign-ins that came back are noted, so that none is used twice. The provider accepts a code only once anyway.
 const USED_MAX: usize = 10_000;
 
 /// A sign-in that has begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Attempt {
-    /// What the provider sends back.
+    /// The state, which the provider must send back.
     pub(super) state: String,
-    /// What its token must name.
+    /// The nonce, which the provider's token must contain.
     pub(super) nonce: String,
-    /// What the code is bound to (PKCE, RFC 7636).
+    /// The verifier that the code is bound to (PKCE, RFC 7636).
     pub(super) verifier: String,
     /// Where the provider sends the browser.
     pub(super) redirect: String,
-    /// Where somebody wanted to go.
+    /// The page that the person wanted to see.
     pub(super) next: String,
     pub(super) begun_s: u64,
 }
@@ -41,16 +41,16 @@ impl Attempt {
         Attempt { state: fresh(), nonce: fresh(), verifier: fresh(), redirect, next, begun_s: now_s }
     }
 
-    /// What the provider is told of the verifier.
+    /// The digest of the verifier, which the provider gets when the sign-in begins.
     pub(super) fn challenge(&self) -> String {
         URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier.as_bytes()))
     }
 }
 
-/// Seals attempts, and knows which came back.
+/// Seals attempts, and knows which of them came back already.
 pub(super) struct Attempts {
     key: LessSafeKey,
-    /// By state, with the time when it came back.
+    /// The time when each state came back.
     used: Mutex<HashMap<String, u64>>,
 }
 
@@ -72,7 +72,7 @@ impl Attempts {
         }
     }
 
-    /// The attempt that comes back with this state, once.
+    /// The attempt that was sealed with this state; none if it is too old, was not sealed here, or came back before.
     pub(super) fn come_back(&self, sealed: &str, state: &str, now_s: u64) -> Option<Attempt> {
         let octets = URL_SAFE_NO_PAD.decode(sealed).ok()?;
         let (nonce, sealed) = octets.split_at_checked(NONCE_LEN)?;
@@ -83,7 +83,7 @@ impl Attempts {
         let ours = ring::digest::digest(&ring::digest::SHA256, attempt.state.as_bytes());
         let theirs = ring::digest::digest(&ring::digest::SHA256, state.as_bytes());
         let age_s = now_s.checked_sub(attempt.begun_s)?;
-        // Digests are compared, so that the time does not tell where they differ.
+        // Digests are compared, so that the time does not tell where the texts differ.
         (ours.as_ref() == theirs.as_ref() && age_s < GOOD_FOR_S && self.first_time(state, now_s)).then_some(attempt)
     }
 

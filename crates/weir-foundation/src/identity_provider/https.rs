@@ -1,5 +1,5 @@
-//! How the provider is called: HTTPS only, a connection for each request, with a bound on size. Redirects are not followed. The caller
-//! limits the time.
+//! Calls the provider: only over HTTPS, with a new connection for each request, and with a bound on the size of the answer. Redirects are
+//! not followed. The caller limits the time.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
-/// Documents, key sets and tokens have a few kilobytes.
+/// Metadata, key sets and tokens have a few kilobytes, so this is plenty.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// Calls the provider.
@@ -25,7 +25,7 @@ pub(super) struct HttpsClient {
 }
 
 impl HttpsClient {
-    /// Trusts the certificates in this file, or those that the machine trusts.
+    /// A client that trusts the certificates in this file, or those that the machine trusts if there is none.
     pub(super) fn new(ca_file: Option<&Path>) -> io::Result<HttpsClient> {
         let roots = weir_tls::roots(ca_file).map_err(io::Error::other)?;
         let provider = Arc::new(crypto::ring::default_provider());
@@ -34,12 +34,12 @@ impl HttpsClient {
         Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    /// Fetches a document, with these words as `Authorization` if there are any.
+    /// Fetches a document, with this `Authorization` header if there is one.
     pub(super) async fn get(&self, address: &str, authorization: Option<&str>) -> io::Result<(StatusCode, Bytes)> {
         self.send(Method::GET, address, authorization, String::new()).await
     }
 
-    /// Sends a form.
+    /// Posts a form.
     pub(super) async fn post(
         &self,
         address: &str,
@@ -74,7 +74,7 @@ impl HttpsClient {
         let name = ServerName::try_from(bare).map_err(io::Error::other)?;
         let stream = self.tls.connect(name, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // The connection's task ends with this call, even if the caller gives up.
+        // The connection's task ends with this call, even if the caller stops waiting.
         let mut connections = tokio::task::JoinSet::new();
         connections.spawn(connection);
         let response = sender.send_request(request).await.map_err(io::Error::other)?;
@@ -97,7 +97,7 @@ fn parsed(text: &str) -> Option<Uri> {
     host.is_some_and(|_| no_login).then_some(uri)
 }
 
-/// A value as a part of a query or a form: percent-encoded.
+/// Percent-encodes a value for a query or a form.
 pub(super) fn encoded(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, octet| {
         match octet {
@@ -110,7 +110,7 @@ pub(super) fn encoded(text: &str) -> String {
     })
 }
 
-/// `a=1&b=2`.
+/// Encodes fields as `a=1&b=2`.
 pub(super) fn form(fields: &[(&str, &str)]) -> String {
     let field = |(name, value): &(&str, &str)| format!("{}={}", encoded(name), encoded(value));
     fields.iter().map(field).collect::<Vec<_>>().join("&")

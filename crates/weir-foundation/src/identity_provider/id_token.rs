@@ -1,5 +1,5 @@
-//! The token by which a provider says who somebody is: a signed JSON object (RFC 7515, RFC 7519), checked as OpenID Connect Core 1.0,
-//! section 3.1.3.7 asks. Without I/O.
+//! The token in which a provider says who somebody is: a signed JSON object (RFC 7515, RFC 7519), checked as OpenID Connect Core 1.0
+//! demands in section 3.1.3.7. Without I/O.
 
 use super::keys::{Algorithm, Keys};
 use base64::Engine;
@@ -7,15 +7,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// How far two clocks may be apart.
+/// How much the clocks of the two machines may differ.
 const CLOCKS_APART_S: u64 = 60;
-/// A token is no longer.
+/// Longer tokens are refused.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
-/// What is said of somebody.
+/// What the token says about the person.
 pub(super) type Claims = Map<String, Value>;
 
-/// What a token has to say.
+/// What a token must contain to be accepted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,
@@ -31,7 +31,7 @@ struct Header {
     crit: Option<Value>,
 }
 
-/// The claims of a token that these keys have signed and that is meant for us, now.
+/// The claims of a token, if one of these keys signed it and it is meant for this sign-in, now.
 pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<Claims, TokenProblem> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(TokenProblem::Unreadable);
@@ -69,7 +69,7 @@ fn check(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenProblem> {
         Some(Value::Array(all)) => (all.iter().any(|one| one == expected.client_id), all.len() > 1),
         _ => (false, false),
     };
-    // Where it is for several, it must say that it was given to us.
+    // A token for several clients must say that it was given to us.
     let given_to_us = match claims.get("azp") {
         Some(party) => party == expected.client_id,
         None => !others,
@@ -77,7 +77,7 @@ fn check(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenProblem> {
     if !here || !given_to_us {
         return Err(TokenProblem::Audience);
     }
-    // Fractions of a second are allowed; anything but a number is not a time.
+    // Fractions of a second are allowed. A value that is not a number becomes NaN, so every comparison with it fails.
     let time = |name: &str| claims.get(name).map(|time| time.as_f64().unwrap_or(f64::NAN));
     let (now, apart) = (expected.now_s as f64, CLOCKS_APART_S as f64);
     if !time("exp").is_some_and(|end| now < end + apart) {
@@ -96,34 +96,34 @@ fn check(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenProblem> {
     Ok(())
 }
 
-/// Why a token is not believed.
+/// Why a token is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenProblem {
-    /// It is not one.
+    /// It is not a readable token, lacks the subject, or has an extension that we do not know.
     #[error("its token cannot be read")]
     Unreadable,
-    /// Unsigned, signed with a shared secret, or in a way that is not taken.
+    /// It is unsigned, signed with a shared secret, or signed with an algorithm that is not accepted.
     #[error("its token is not signed with RS256 or ES256")]
     Algorithm,
-    /// Not a key of the provider.
+    /// The provider does not publish such a key.
     #[error("its token is signed with a key that it does not publish")]
     UnknownKey,
-    /// Forged, or damaged.
+    /// The token was forged or damaged.
     #[error("the signature of its token is wrong")]
     Signature,
-    /// Of somebody else.
+    /// Somebody else issued it.
     #[error("its token names another issuer")]
     Issuer,
-    /// For somebody else.
+    /// It is meant for another client.
     #[error("its token is meant for another client")]
     Audience,
-    /// Old.
+    /// It has expired.
     #[error("its token has expired; compare the clocks of both machines")]
     Expired,
-    /// Of the future.
+    /// It is not valid yet, or does not say when it was issued.
     #[error("its token is not valid yet; compare the clocks of both machines")]
     TooEarly,
-    /// Not the answer to what was asked.
+    /// It does not belong to this sign-in.
     #[error("its token belongs to another sign-in")]
     Nonce,
 }

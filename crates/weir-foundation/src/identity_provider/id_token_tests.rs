@@ -8,7 +8,7 @@ use serde_json::json;
 const EXPECTED: Expected<'_> =
     Expected { issuer: "https://id.example.org", client_id: "weir", nonce: "n", now_s: 1_950_000_000 };
 
-/// Keys and tokens that another program (jose, for Node.js) made.
+/// Keys and tokens that were made by another program (jose, for Node.js).
 const KEYS: &[u8] = include_bytes!("fuzz_keys.json");
 const RS256: &str = include_str!("../../../../fuzz/seeds/identity_provider/rs256");
 const ES256: &str = include_str!("../../../../fuzz/seeds/identity_provider/es256");
@@ -58,7 +58,7 @@ fn claims() -> Value {
     })
 }
 
-/// The claims with one of them changed, or without it.
+/// The claims with one of them changed; null removes it.
 fn with(name: &str, value: Value) -> Value {
     let mut claims = claims();
     match value {
@@ -95,7 +95,7 @@ fn a_token_is_of_its_issuer_for_us_now_and_for_this_sign_in() {
         ("aud", json!(["other"]), TokenProblem::Audience),
         ("aud", json!([]), TokenProblem::Audience),
         ("aud", Value::Null, TokenProblem::Audience),
-        // For several, and nobody says that it was given to us.
+        // It is meant for several clients, and does not say that it was given to us.
         ("aud", json!(["weir", "other"]), TokenProblem::Audience),
         ("azp", json!("other"), TokenProblem::Audience),
         ("exp", json!(1_949_999_900_u64), TokenProblem::Expired),
@@ -136,15 +136,15 @@ fn a_token_does_not_choose_how_it_is_checked() {
         assert_eq!(problem(json!({ "alg": alg, "kid": "k" })), TokenProblem::Algorithm, "{alg}");
     }
     assert_eq!(problem(json!({ "kid": "k" })), TokenProblem::Unreadable, "no algorithm");
-    // The key is one of another kind, or not known.
+    // The key is of another kind, or is not known.
     assert_eq!(problem(json!({ "alg": "RS256", "kid": "k" })), TokenProblem::UnknownKey);
     assert_eq!(problem(json!({ "alg": "ES256", "kid": "other" })), TokenProblem::UnknownKey);
-    // Keys that the token brings itself are not looked at.
+    // Keys that the token brings along are ignored.
     let own = Signer::new();
     let header = json!({ "alg": "ES256", "kid": "k", "jwk": own.key(), "jku": "https://evil.example/keys" });
     assert_eq!(verify(&own.token(&header, &claims), &keys, EXPECTED), Err(TokenProblem::Signature));
     assert_eq!(problem(json!({ "alg": "ES256", "kid": "k", "crit": ["b64"], "b64": false })), TokenProblem::Unreadable);
-    // Unsigned, and signed with the public key as if it were a secret.
+    // Without a signature, and signed with the public key as if that were a shared secret.
     let words = format!("{}.{}", encode(&json!({ "alg": "none" })), encode(&claims));
     assert_eq!(verify(&format!("{words}."), &keys, EXPECTED), Err(TokenProblem::Algorithm));
     let words = format!("{}.{}", encode(&json!({ "alg": "HS256", "kid": "k" })), encode(&claims));

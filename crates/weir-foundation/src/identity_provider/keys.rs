@@ -1,17 +1,18 @@
-//! The keys that a provider signs with (JSON Web Key Set, RFC 7517), as far as we take them: RSA for RS256, P-256 for ES256. Without I/O.
+//! The keys with which a provider signs (JSON Web Key Set, RFC 7517). Two kinds are supported: RSA for RS256, and P-256 for ES256. Without
+//! I/O.
 //!
-//! A key is used only for its own algorithm. Whatever a token claims, a public key is never used as a secret (HS256), and a signature is
-//! always needed (no `none`).
+//! A key is used only for its own algorithm. Whatever a token claims, a public key is never used as a shared secret (HS256), and a
+//! signature is always required (no `none`).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde::Deserialize;
 
-/// More keys than any provider has.
+/// Further keys are ignored. No provider has so many.
 const KEYS_MAX: usize = 64;
 
-/// How a token is signed.
+/// The algorithm of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Algorithm {
     Rs256,
@@ -52,7 +53,7 @@ enum Public {
         n: Vec<u8>,
         e: Vec<u8>,
     },
-    /// The point, uncompressed.
+    /// The point on the curve, uncompressed.
     P256(Vec<u8>),
 }
 
@@ -76,7 +77,7 @@ struct StoredKey {
 }
 
 impl Keys {
-    /// Reads a set; keys of other kinds are left out.
+    /// Reads a key set. Keys of other kinds are left out.
     pub(super) fn read(octets: &[u8]) -> Result<Keys, String> {
         let stored: StoredKeys =
             serde_json::from_slice(octets).map_err(|error| format!("its keys cannot be read: {error}"))?;
@@ -84,12 +85,12 @@ impl Keys {
         Ok(Keys(stored.keys.into_iter().take(KEYS_MAX).filter_map(key).collect()))
     }
 
-    /// Whether there is a key that such a token may be signed with.
+    /// Whether there is a key that may have signed a token with this algorithm and key id.
     pub(super) fn knows(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
         self.fitting(algorithm, id).next().is_some()
     }
 
-    /// Whether one of the keys that fit has signed this.
+    /// Whether one of these keys has signed this text.
     pub(super) fn signed(&self, algorithm: Algorithm, id: Option<&str>, words: &[u8], signature: &[u8]) -> bool {
         self.fitting(algorithm, id).any(|key| key.public.signed(words, signature))
     }

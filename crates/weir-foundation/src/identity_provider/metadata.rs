@@ -3,7 +3,7 @@
 use super::https::is_address;
 use serde::Deserialize;
 
-/// Where the provider is asked for what.
+/// The addresses of the provider's services.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Metadata {
     pub(super) issuer: String,
@@ -14,12 +14,12 @@ pub(super) struct Metadata {
     pub(super) userinfo_endpoint: Option<String>,
     #[serde(default)]
     token_endpoint_auth_methods_supported: Option<Vec<String>>,
-    /// The answer names its issuer (RFC 9207).
+    /// Whether the provider names itself when it sends the browser back (RFC 9207).
     #[serde(default)]
     pub(super) authorization_response_iss_parameter_supported: bool,
 }
 
-/// How the client's secret is shown.
+/// How the client's secret is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SecretIn {
     Header,
@@ -27,12 +27,12 @@ pub(super) enum SecretIn {
 }
 
 impl Metadata {
-    /// Where the document of this issuer is.
+    /// The address of an issuer's metadata.
     pub(super) fn address(issuer: &str) -> String {
         format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'))
     }
 
-    /// Reads the document of this issuer. It must be that of no other one, and lead nowhere without encryption.
+    /// Reads the metadata of this issuer. It must name exactly this issuer, and contain only https:// addresses.
     pub(super) fn read(octets: &[u8], issuer: &str) -> Result<Metadata, String> {
         let metadata: Metadata =
             serde_json::from_slice(octets).map_err(|error| format!("its description cannot be read: {error}"))?;
@@ -45,7 +45,7 @@ impl Metadata {
         if secure { Ok(metadata) } else { Err("an address in its description is not https://".to_owned()) }
     }
 
-    /// How a secret is shown; none if in no way that we know.
+    /// How the secret is sent; none if the provider accepts no way that we know.
     pub(super) fn secret_in(&self) -> Option<SecretIn> {
         let Some(methods) = &self.token_endpoint_auth_methods_supported else { return Some(SecretIn::Header) };
         let has = |method: &str| methods.iter().any(|known| known == method);

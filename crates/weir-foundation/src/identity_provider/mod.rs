@@ -1,11 +1,11 @@
-//! Sign-ins by an identity provider (OpenID Connect Core 1.0): the browser is sent there, comes back with a code, and in exchange for the
-//! code the provider tells us who the person is.
+//! Sign-ins by an identity provider (OpenID Connect Core 1.0): the browser is sent to the provider and comes back with a code. In exchange
+//! for the code, the provider tells us who the person is.
 //!
-//! The authorization code flow with PKCE, state and nonce. A sign-in is bound to the browser that began it (`attempt`), its code is
-//! exchanged over TLS, and the token that comes of it must be signed with a key of the provider, for us, now, and for this sign-in
-//! (`id_token`). Claims that the token lacks are asked for at the provider's userinfo endpoint. The provider's metadata and keys are cached
-//! for a while. A failure is cached for a few seconds too, so that not everybody has to wait for a provider that is slow or down. Local
-//! accounts do not need it.
+//! This is the authorization code flow with PKCE, state and nonce. A sign-in is bound to the browser that began it (`attempt`). Its code is
+//! exchanged over TLS, and the resulting token must be signed with a key of the provider, for us, now, and for this sign-in (`id_token`).
+//! Claims that the token lacks are fetched from the provider's userinfo endpoint. The provider's metadata and keys are cached for a while.
+//! A failure is cached for a few seconds too, so that not everybody has to wait for a provider that is slow or down. Local accounts do not
+//! need the provider.
 
 mod attempt;
 mod https;
@@ -40,37 +40,37 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sign-ins that the provider is asked about at once, and that wait for it in one line.
+/// At most so many sign-ins are checked at once, and so many wait in each of the two lines of the queue.
 const AT_ONCE: usize = 16;
 const WAITING_MAX: usize = 128;
-/// A code is no longer; addresses to go to neither.
+/// Longer codes are refused, and longer addresses of pages to go to are forgotten.
 const CODE_BYTES_MAX: usize = 4_096;
 const NEXT_BYTES_MAX: usize = 1_000;
 
-/// Somebody of the provider.
+/// Somebody for whom the provider vouches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvidedPerson {
-    /// As the provider writes it.
+    /// The name, as the provider spells it.
     pub name: String,
     /// What their groups let them do at the console.
     pub role: Role,
-    /// Who they are for the provider, whatever they are called: the issuer and its own name for them.
+    /// The identity of the person at the provider, whatever they are called: the issuer and the claim `sub`.
     pub subject: String,
 }
 
 /// A sign-in that has begun.
 #[derive(Debug)]
 pub struct BegunSignIn {
-    /// Where the browser goes.
+    /// The address to which the browser is sent.
     pub location: String,
-    /// What it brings back, as a cookie.
+    /// The sealed attempt, which the browser brings back in a cookie.
     pub sealed: String,
 }
 
 /// What a browser brings back from the provider.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Callback<'a> {
-    /// What it was given when the sign-in began.
+    /// The sealed attempt that the browser got when the sign-in began.
     pub sealed: &'a str,
     /// The parameter `state`.
     pub state: &'a str,
@@ -99,7 +99,8 @@ struct Shared {
 }
 
 impl IdentityProvider {
-    /// Reads the files that the settings name; none if there is no provider. The provider itself is not asked yet: it may be away when we start.
+    /// Reads the files that the settings name. None if no provider is configured. The provider itself is not asked yet, because it may be
+    /// down when Weir starts.
     pub fn open(settings: &ProviderSettings) -> Result<Option<IdentityProvider>, ProviderError> {
         if !settings.is_on() {
             return Ok(None);
@@ -125,7 +126,7 @@ impl IdentityProvider {
         }))
     }
 
-    /// What people know it as: its host.
+    /// The provider's host, by which people know it.
     pub fn host(&self) -> &str {
         let issuer = self.shared.settings.issuer.trim_start_matches("https://");
         issuer.split('/').next().unwrap_or(issuer)
@@ -136,7 +137,7 @@ impl IdentityProvider {
         self.shared.settings.session
     }
 
-    /// Begins a sign-in of a browser that comes back to `redirect` and wanted to go to `next`.
+    /// Begins a sign-in. The browser will come back to `redirect`, and goes on to `next` afterwards.
     pub async fn begin(&self, redirect: &str, next: &str) -> Result<BegunSignIn, ProviderError> {
         let shared = &self.shared;
         let metadata = shared.in_time(shared.metadata()).await?;
@@ -158,7 +159,7 @@ impl IdentityProvider {
         Ok(BegunSignIn { location: format!("{endpoint}{joint}{query}"), sealed: shared.attempts.seal(&attempt) })
     }
 
-    /// Ends a sign-in: who it is, and where they wanted to go.
+    /// Finishes a sign-in: the person, and the page that they wanted to see.
     pub async fn end(&self, callback: Callback<'_>, from: IpAddr) -> Result<(ProvidedPerson, String), ProviderError> {
         let shared = &self.shared;
         let attempt = shared.attempts.come_back(callback.sealed, callback.state, now_s());
@@ -173,7 +174,7 @@ impl IdentityProvider {
 }
 
 impl Shared {
-    /// Nobody waits longer than the settings say.
+    /// Limits how long somebody waits for the provider.
     async fn in_time<T>(&self, asked: impl Future<Output = Result<T, ProviderError>>) -> Result<T, ProviderError> {
         let silent = |_| ProviderError::Away(io::ErrorKind::TimedOut.into());
         tokio::time::timeout(self.settings.timeout, asked).await.map_err(silent)?
@@ -211,7 +212,7 @@ impl Shared {
         self.keys.value(self.settings.timeout, fetch).await
     }
 
-    /// Exchanges a code.
+    /// Exchanges a code for tokens.
     async fn tokens(&self, metadata: &Metadata, code: &str, attempt: &Attempt) -> Result<Tokens, ProviderError> {
         let id = self.settings.client_id.as_str();
         let mut fields = vec![
@@ -241,7 +242,7 @@ impl Shared {
             let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
             let word: String = refusal.error.chars().filter(|letter| letter.is_ascii_graphic()).take(60).collect();
             return match word.as_str() {
-                // What an operator has to mend.
+                // Only an operator can correct these.
                 "invalid_client" | "unauthorized_client" => Err(ProviderError::Client(word)),
                 _ => Err(ProviderError::Declined(word)),
             };
@@ -249,7 +250,8 @@ impl Shared {
         serde_json::from_slice(&body).map_err(|_| ProviderError::Token(TokenProblem::Unreadable))
     }
 
-    /// What a token says that is to be believed. Keys change, some under their old name, so they are looked for again if none of them fits.
+    /// The claims of a token, if it is valid. Providers change their keys, some without a new key id. So if no key fits, the keys are
+    /// fetched again.
     async fn claims(&self, metadata: &Metadata, token: &str, nonce: &str) -> Result<Claims, ProviderError> {
         let (issuer, client_id) = (self.settings.issuer.as_str(), self.settings.client_id.as_str());
         let expected = Expected { issuer, client_id, nonce, now_s: now_s() };
@@ -262,7 +264,7 @@ impl Shared {
         }
     }
 
-    /// The claims with those that the token lacks, which many providers tell only who asks for them.
+    /// Adds the claims that the token lacks. Many providers put them only into the answer of the userinfo endpoint.
     async fn completed(
         &self,
         metadata: &Metadata,
@@ -281,7 +283,7 @@ impl Shared {
         }
         let more: Claims = serde_json::from_slice(&body)
             .map_err(|_| ProviderError::Strange("what it says of people cannot be read".to_owned()))?;
-        // Of somebody else it says nothing (section 5.3.2).
+        // An answer about somebody else must not be used (section 5.3.2).
         if more.get("sub") != claims.get("sub") {
             return Err(ProviderError::Strange("it speaks of somebody else than its token does".to_owned()));
         }
@@ -294,7 +296,7 @@ impl Shared {
     fn named(&self, claims: &Claims) -> Result<ProvidedPerson, ProviderError> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let name = text(&self.settings.name_claim).filter(|name| names::login(name).is_ok());
-        // An address that nobody has proved is what somebody typed.
+        // An address that was not verified may be anything that the person typed at the provider.
         let proved = match claims.get("email_verified") {
             Some(Value::Bool(proved)) => *proved,
             Some(Value::String(word)) => word == "true",
@@ -350,14 +352,14 @@ impl fmt::Debug for IdentityProvider {
     }
 }
 
-/// For fuzzing: a token, and what else a provider sends.
+/// For fuzzing: a token, and everything else that a provider sends.
 pub(crate) mod fuzz {
     use super::*;
 
-    /// A set of keys, and a token that one of them has signed for `weir` at `https://id.example.org`, with the nonce `n`.
+    /// A set of keys. One of them has signed a token for `weir` from `https://id.example.org`, with the nonce `n`.
     const KEYS: &[u8] = include_bytes!("fuzz_keys.json");
 
-    /// Whether these octets are a token that is believed.
+    /// Whether these octets are a valid token.
     pub(crate) fn is_believed(token: &[u8]) -> bool {
         let Ok(keys) = Keys::read(KEYS) else { return false };
         let expected =
@@ -379,37 +381,37 @@ pub(crate) mod fuzz {
 /// Why nobody was signed in.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// The connection, its TLS, or its silence.
+    /// The connection or its TLS failed, or there was no answer in time.
     #[error("it does not answer: {0}")]
     Away(#[from] io::Error),
-    /// The same as a moment ago.
+    /// The provider did not answer a moment ago, so it was not asked again.
     #[error("it did not answer a moment ago: {0}")]
     StillAway(String),
-    /// It says what cannot be used.
+    /// The provider sent something that cannot be used.
     #[error("{0}")]
     Strange(String),
-    /// It does not know us.
+    /// The provider does not accept our client id and secret.
     #[error("it does not take sign_in.oidc.client_id with its secret ({0})")]
     Client(String),
-    /// We asked it too much at once.
+    /// Too many sign-ins wait already.
     #[error("too many sign-ins at once; try again")]
     Busy,
-    /// The browser brings what it was not given, or brings it late or again.
+    /// The browser brought back something that it was not given, or came too late, or came a second time.
     #[error("this sign-in was not begun in this browser, was used already, or took too long")]
     NotBegun,
-    /// It says no.
+    /// The provider refused the sign-in.
     #[error("it declined ({0})")]
     Declined(String),
-    /// It says what is not to be believed.
+    /// The token is not accepted.
     #[error("{0}")]
     Token(#[from] TokenProblem),
-    /// Somebody without a name.
+    /// The provider gave no usable name.
     #[error("it gives you no name that can be used here (sign_in.oidc.name_claim)")]
     NoName,
-    /// Somebody in no group that may come in.
+    /// The person is in no group that may sign in.
     #[error("{} is in no group that may sign in here", names::shown(.0))]
     NoRole(String),
-    /// A file of the settings.
+    /// A file that the settings name cannot be read.
     #[error("{} cannot be read: {problem}", path.display())]
     File {
         /// Where it is.
@@ -420,7 +422,8 @@ pub enum ProviderError {
 }
 
 impl ProviderError {
-    /// Whether it says nothing about who asks: the provider is away, or we have no time.
+    /// Whether the failure says nothing about the person: the provider is away or misconfigured, or too many sign-ins wait. Then their
+    /// address is not counted as suspicious.
     pub fn is_ours_to_wait_for(&self) -> bool {
         use ProviderError::{Away, Busy, Client, File, StillAway, Strange};
         matches!(self, Away(_) | StillAway(_) | Strange(_) | Client(_) | Busy | File { .. })

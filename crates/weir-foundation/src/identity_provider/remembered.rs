@@ -1,4 +1,4 @@
-//! A cache for one document of the provider. The document is kept for a while; a failed attempt to get it is remembered for a moment.
+//! A cache for one document of the provider. The document is kept for ten minutes; a failure to fetch it is remembered for a few seconds.
 
 use super::ProviderError;
 use std::io;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// How long a document is good.
+/// How long a document is used before it is fetched again.
 const GOOD_FOR: Duration = Duration::from_secs(600);
-/// How long a provider that did not answer is not asked again.
+/// For how long a provider that did not answer is not asked again.
 const AWAY_FOR: Duration = Duration::from_secs(3);
 
-/// One document. One caller fetches it while the others wait for what becomes of that.
+/// The cache of one document. If several callers need it at the same time, one fetches it and the others wait for the result.
 pub(super) struct Remembered<T> {
     last: Arc<Mutex<Option<Fetched<T>>>>,
 }
@@ -28,16 +28,16 @@ impl<T> Default for Remembered<T> {
 }
 
 impl<T: Send + Sync + 'static> Remembered<T> {
-    /// How old a document must be before it is worth asking for it again.
+    /// A document that is younger than this is not worth fetching again.
     pub(super) const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
-    /// The document, fetched if need be, in this time.
+    /// The document. If it has to be fetched, this takes at most `within`.
     pub(super) async fn value(
         &self,
         within: Duration,
         fetch: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
     ) -> Result<Arc<T>, ProviderError> {
-        // In a task of its own: somebody who asks and hangs up keeps nobody from the document.
+        // It is fetched in a task of its own, so that the others still get it if the caller who started this hangs up.
         let fetching = tokio::spawn(value(Arc::clone(&self.last), within, fetch));
         fetching.await.unwrap_or_else(|error| Err(ProviderError::Strange(error.to_string())))
     }

@@ -42,7 +42,7 @@ fn issuer(text: &str) -> Result<(), String> {
 }
 
 impl ProviderSettings {
-    /// Whether there is a provider.
+    /// Whether a provider is configured.
     pub fn is_on(&self) -> bool {
         !self.issuer.is_empty()
     }

@@ -1,8 +1,8 @@
 //! Listening sockets that were passed to this process: by systemd (`LISTEN_FDS`), or by the program that it replaced.
 //!
-//! Unsafe code is allowed here because a number from the environment becomes a file descriptor of ours. It is right only if nobody else in
-//! this process has that descriptor, so both functions are to be called once, before anything else is opened. A number that is no listening
-//! socket is an error.
+//! Unsafe code is allowed here because a number from the environment becomes a file descriptor that we own. This is sound only if nothing
+//! else in this process has that descriptor. So each of the two functions is called once, before anything else is opened. A number that is
+//! not a listening socket is an error.
 #![allow(unsafe_code)]
 
 use crate::supervision::GateName;
@@ -19,18 +19,18 @@ use std::path::PathBuf;
 /// A listening socket from another process.
 #[derive(Debug)]
 pub enum Inherited {
-    /// At a port.
+    /// A TCP socket.
     Tcp {
-        /// Whose it was.
+        /// The gate that it belongs to, if that is known.
         gate: Option<GateName>,
-        /// The address that was asked for.
+        /// The address that the gate asked for.
         asked: SocketAddr,
         /// The socket.
         socket: TcpListener,
     },
-    /// At a path.
+    /// A Unix socket.
     Unix {
-        /// Whose it was.
+        /// The gate that it belongs to, if that is known.
         gate: Option<GateName>,
         /// The path.
         path: PathBuf,
@@ -39,14 +39,14 @@ pub enum Inherited {
     },
 }
 
-/// Stands for the address of a socket at a path, which knows the path itself.
+/// The address in the description of a Unix socket, whose path is known from the socket itself.
 pub(super) const AT_A_PATH: &str = "unix";
 
 /// The first descriptor that systemd passes.
 const FIRST: RawFd = 3;
 const MOST: RawFd = 4_096;
 
-/// What systemd passed: `count` is the value of `LISTEN_FDS`, `pid` that of `LISTEN_PID`, which names the process that is meant.
+/// The sockets that systemd passed. `count` is the value of `LISTEN_FDS`, `pid` that of `LISTEN_PID`: the process that they are meant for.
 pub fn from_systemd(count: &str, pid: &str) -> io::Result<Vec<Inherited>> {
     if pid.parse() != Ok(std::process::id()) {
         return Ok(Vec::new());
@@ -55,12 +55,12 @@ pub fn from_systemd(count: &str, pid: &str) -> io::Result<Vec<Inherited>> {
     (FIRST..FIRST + count.clamp(0, MOST)).map(|number| inherited(take(number)?, None, None)).collect()
 }
 
-/// What a former program of this process passed, as [`super::hand_over`] described it.
+/// The sockets that the program before this one in the same process passed, as described by [`super::hand_over`].
 pub fn from_former(described: &str) -> io::Result<Vec<Inherited>> {
     described.split_whitespace().map(read).collect()
 }
 
-/// How the next program finds a socket: descriptor, gate, address. From now on it is not closed when that program starts.
+/// Describes a socket for the next program: descriptor, gate, address. From now on the socket stays open when that program starts.
 pub(super) fn describe(gate: Option<GateName>, asked: &dyn Display, socket: BorrowedFd<'_>) -> io::Result<String> {
     fcntl_setfd(socket, FdFlags::empty())?;
     let gate = gate.map_or_else(|| "-".to_owned(), |gate| gate.to_string());
@@ -78,7 +78,8 @@ fn read(described: &str) -> io::Result<Inherited> {
     inherited(take(number)?, gate, asked)
 }
 
-/// A socket as what it is; `asked` is the address that was asked for, if it is another than that at which it listens.
+/// Recognises what kind of socket this is. `asked` is the address that the gate asked for, if that is not the one at which the socket
+/// listens.
 fn inherited(socket: OwnedFd, gate: Option<GateName>, asked: Option<SocketAddr>) -> io::Result<Inherited> {
     if socket_domain(&socket)? == AddressFamily::UNIX {
         let socket = UnixListener::from(socket);
@@ -96,14 +97,14 @@ fn take(number: RawFd) -> io::Result<OwnedFd> {
     if number < FIRST {
         return Err(wrong());
     }
-    // SAFETY: borrowed only for two system calls, which say so if it is not open.
+    // SAFETY: it is borrowed only for two system calls, which fail if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     if !socket_acceptconn(borrowed).map_err(|_| wrong())? {
         return Err(wrong());
     }
-    // Programs that we start must not keep our ports.
+    // Programs that we start must not inherit our ports.
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, as was just seen, and the process that started us says that it is for us alone.
+    // SAFETY: the calls above have shown that it is open, and the process that started us says that it is for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 

@@ -1,12 +1,12 @@
-//! Listening sockets that outlive the gate, and the process, that accepts from them.
+//! Listening sockets that outlive the gate that accepts from them, and even the process.
 //!
-//! A socket that nobody accepts from for a moment keeps its clients waiting in the kernel's queue; one that is closed refuses them. So a gate
-//! does not own what it listens on. It asks for it here ([`listen`]) and gets a copy; the socket itself stays open until [`close`] while the gate
-//! is started again, and [`hand_over`] passes all of them to the next process. [`inherit`] takes what a former process or systemd passed to
-//! this one ([`inherited`]).
+//! While nobody accepts from a socket, its clients wait in the kernel's queue; once it is closed, they are refused. Therefore a gate does
+//! not own the sockets on which it listens. It asks for one here ([`listen`]) and gets a copy. The socket itself stays open until [`close`]
+//! while the gate is restarted, and [`hand_over`] passes all sockets to the next process. [`inherit`] takes the sockets that a former
+//! process or systemd passed to this one ([`inherited`]).
 //!
-//! Only sockets that are asked for under a supervisor are kept, because only then is it known which gate they belong to. Elsewhere, in
-//! tests and tools, [`listen`] just opens a socket.
+//! Only sockets that are asked for under a supervisor are kept, because only then is the gate known. Elsewhere, in tests and tools,
+//! [`listen`] just opens a socket.
 
 pub mod inherited;
 mod unix;
@@ -24,10 +24,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use unix::KeptUnix;
 
-/// Connections that the kernel keeps for us while nobody accepts them.
+/// How many connections the kernel keeps waiting for us while nobody accepts them.
 const BACKLOG: i32 = 4_096;
 
-/// What is kept open. File descriptors belong to the process, and so does this list.
+/// The sockets that are kept open. This list is global because file descriptors belong to the whole process.
 static KEPT: Mutex<Vec<KeptSocket>> = Mutex::new(Vec::new());
 
 /// Where a socket listens.
@@ -40,63 +40,65 @@ pub enum Address {
 }
 
 struct KeptSocket {
-    /// Unknown while nobody has asked for what systemd passed.
+    /// Not known for a socket from systemd until a gate asks for it.
     gate: Option<GateName>,
     /// The address that was asked for; its port may be 0.
     asked: SocketAddr,
     socket: TcpListener,
-    /// A gate accepts from a copy of it.
+    /// Whether a gate accepts from a copy of it.
     in_use: bool,
 }
 
-/// A socket that listens on `address`, the one that is kept for it if there is one. It does not block.
+/// A socket that listens on `address`: the one that is kept for it, or else a new one. It does not block.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let mut sockets = listen_shared(address, 1)?;
     sockets.pop().ok_or_else(|| io::Error::other("no socket was opened"))
 }
 
-/// At least `count` sockets that share `address`, so that each of as many threads can accept from one of its own. All of them must be accepted
-/// from: the kernel spreads connections over them.
+/// At least `count` sockets that share `address`, so that each of `count` threads can accept from its own. Connections must be accepted
+/// from all of them, because the kernel spreads connections over them.
 pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     let Some(gate) = supervision::current_gate() else { return open_shared(address, count, false) };
     let mut kept = lock();
     let mut sockets = Vec::new();
     let is_meant = choose(&kept, gate, address);
     for one in kept.iter_mut().filter(|one| is_meant(one)) {
-        // Of two listeners on any free port, each must find its own again.
+        // Several listeners may ask for port 0. Each must get its own socket back, so this one does not take more than it needs.
         if sockets.len() == count && address.port() == 0 {
             break;
         }
         sockets.push(copy(&one.socket)?);
         (one.gate, one.asked, one.in_use) = (Some(gate), address, true);
     }
-    // A listener of this gate has a socket for both versions of IP, as systemd passes it: this one accepts from it as well.
+    // Another listener of this gate may have a socket for both versions of IP, as systemd passes it. Then this listener accepts from it
+    // too.
     let shares = |one: &&KeptSocket| one.gate == Some(gate) && one.in_use && one.covers(address);
     if let Some(both) = kept.iter().find(shares).filter(|_| sockets.is_empty()) {
         sockets.push(copy(&both.socket)?);
     }
     if sockets.is_empty() {
-        // `[::]` takes connections of both versions, so it would not get a port that 0.0.0.0 of ours has.
+        // `[::]` normally takes connections of both versions of IP. If we listen on 0.0.0.0 with this port already, it must take only IPv6,
+        // or it would not get the port.
         let ipv4_is_ours = kept.iter().any(|one| is_everywhere_on(one.asked, address.port()));
         for socket in open_shared(address, count, ipv4_is_ours)? {
             sockets.push(copy(&socket)?);
             kept.push(KeptSocket { gate: Some(gate), asked: address, socket, in_use: true });
         }
     }
-    // Fewer than there are threads, as from systemd, which has one: threads share it.
+    // There may be fewer sockets than threads, because systemd passes only one. Then threads share a socket.
     while let Some(last) = sockets.last().filter(|_| sockets.len() < count) {
         sockets.push(copy(last)?);
     }
     Ok(sockets)
 }
 
-/// Whether a socket could listen on `address` now. It is bound for a moment and never listened on, so nobody who wants the address meanwhile
-/// is refused it.
+/// Tests whether a socket could listen on `address` now. It is bound for a moment but never listens, so another program that wants the
+/// address meanwhile is not refused.
 pub fn could_listen(address: SocketAddr) -> io::Result<()> {
     bound(address, false, false).map(drop)
 }
 
-/// Keeps what was passed to this process for the gates that will ask for it.
+/// Keeps the sockets that were passed to this process for the gates that will ask for them.
 pub fn inherit(passed: Vec<Inherited>) {
     for one in passed {
         match one {
@@ -106,25 +108,25 @@ pub fn inherit(passed: Vec<Inherited>) {
     }
 }
 
-/// The gate has stopped: its sockets stay open, and are there when it asks again.
+/// Notes that the gate has stopped. Its sockets stay open for the next time it asks.
 pub fn keep(gate: GateName) {
     lock().iter_mut().filter(|one| one.gate == Some(gate)).for_each(|one| one.in_use = false);
     unix::lock().iter_mut().filter(|one| one.gate == Some(gate)).for_each(|one| one.in_use = false);
 }
 
-/// Closes what is kept for a gate that does not accept from it: from now on its clients are refused at once.
+/// Closes the sockets of a gate that does not accept from them. From now on its clients are refused at once.
 pub fn close(gate: GateName) {
     lock().retain(|one| one.in_use || one.gate != Some(gate));
     unix::lock().retain(|one| one.in_use || one.gate != Some(gate));
 }
 
-/// Closes all that is kept. Copies that are in use stay open until their gates stop.
+/// Closes all sockets. Copies that are in use stay open until their gates stop.
 pub fn close_all() {
     lock().clear();
     unix::lock().clear();
 }
 
-/// Closes what was passed to this process and nobody has asked for; their addresses.
+/// Closes the sockets that were passed to this process but that no gate has asked for. Returns their addresses.
 pub fn close_unused() -> Vec<Address> {
     let (mut kept, mut kept_unix) = (lock(), unix::lock());
     let tcp = kept.iter().filter(|one| !one.in_use).map(|one| Address::Tcp(one.asked));
@@ -134,7 +136,7 @@ pub fn close_unused() -> Vec<Address> {
     unused
 }
 
-/// Calls `each` with all that is kept, under the address at which it listens.
+/// Calls `each` for all sockets that are kept, with the address at which each listens.
 pub fn for_each(mut each: impl FnMut(Address, BorrowedFd<'_>)) {
     for one in lock().iter() {
         if let Ok(address) = one.socket.local_addr() {
@@ -144,7 +146,7 @@ pub fn for_each(mut each: impl FnMut(Address, BorrowedFd<'_>)) {
     unix::lock().iter().for_each(|one| each(one.address(), one.socket.as_fd()));
 }
 
-/// Lets the program that replaces this one have the sockets; the text from which [`inherited::from_former`] knows them.
+/// Leaves the sockets open for the program that replaces this one. Returns the text that [`inherited::from_former`] reads.
 pub fn hand_over() -> io::Result<String> {
     let (kept, kept_unix) = (lock(), unix::lock());
     let tcp = kept.iter().map(|one| inherited::describe(one.gate, &one.asked, one.socket.as_fd()));
@@ -152,8 +154,8 @@ pub fn hand_over() -> io::Result<String> {
     Ok(tcp.chain(unix).collect::<io::Result<Vec<_>>>()?.join(" "))
 }
 
-/// Which of the kept sockets are meant by an address: those that were opened for it, or else one that takes both versions of IP and so
-/// listens there as well. Where `0.0.0.0` and `[::]` have a socket each, neither gets the other's: that one's turn comes next.
+/// Chooses the kept sockets for an address: those that were opened for it, or else one that takes both versions of IP and so listens there
+/// as well. If `0.0.0.0` and `[::]` have a socket each, neither gets the other's.
 fn choose(kept: &[KeptSocket], gate: GateName, address: SocketAddr) -> impl Fn(&KeptSocket) -> bool + use<> {
     let has_its_own = kept.iter().any(|one| one.is_free_for(gate) && one.asked == address);
     move |one| one.is_free_for(gate) && if has_its_own { one.asked == address } else { one.covers(address) }
@@ -164,7 +166,7 @@ impl KeptSocket {
         !self.in_use && self.gate.is_none_or(|owner| owner == gate)
     }
 
-    /// What listens on all addresses of IPv6 usually listens on all of IPv4 as well; systemd has only the first.
+    /// A socket on all addresses of IPv6 usually takes connections of IPv4 as well; systemd passes only that one.
     fn covers(&self, address: SocketAddr) -> bool {
         is_everywhere(self.asked, address) && takes_both_versions(&self.socket)
     }
@@ -175,7 +177,7 @@ fn is_everywhere(kept: SocketAddr, asked: SocketAddr) -> bool {
     kept.port() == asked.port() && asked.port() != 0 && kept.ip().is_unspecified() && asked.ip().is_unspecified()
 }
 
-/// Whether connections of IPv4 come to this socket of IPv6.
+/// Whether this is a socket of IPv6 that also takes connections of IPv4.
 fn takes_both_versions(socket: &TcpListener) -> bool {
     let is_ipv6 = socket.local_addr().is_ok_and(|bound| bound.is_ipv6());
     is_ipv6 && SockRef::from(socket).only_v6().is_ok_and(|only| !only)
@@ -205,7 +207,8 @@ fn open_shared(address: SocketAddr, count: usize, only_v6: bool) -> io::Result<V
     if count == 1 {
         return Ok(vec![open(address, false)?]);
     }
-    // Sockets that share their port would share it with a stranger's as well, without a word. This one would not.
+    // Sockets that share their port share it with other programs of the same user too, without an error. This one does not share, so it
+    // fails if the port is taken.
     drop(open(address, false)?);
     let mut sockets = vec![open(address, true)?];
     let bound = sockets[0].local_addr()?;
@@ -245,7 +248,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use tokio::sync::mpsc::unbounded_channel;
 
-    /// The list belongs to the process, so tests of it take turns.
+    /// The list is global, so tests that use it run one at a time.
     static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     #[tokio::test]
@@ -308,7 +311,7 @@ mod tests {
         let again = open().await.unwrap();
         assert!(again.accept().is_ok(), "the one who waited");
         drop((waits, again));
-        // Somebody has removed the file: nobody would find the socket that is kept.
+        // Somebody removed the file, so no client could find the socket that is kept.
         keep(GateName::Lab);
         std::fs::remove_file(&path).unwrap();
         drop(open().await.unwrap());
@@ -331,12 +334,13 @@ mod tests {
         format!("{ip}:{port}").parse().unwrap()
     }
 
-    /// A port that is free in both versions of IP; none where there is no IPv6.
+    /// A port that is free in both versions of IP; none if the machine has no IPv6.
     fn free_port() -> Option<u16> {
         TcpListener::bind("[::]:0").ok()?.local_addr().ok().map(|address| address.port())
     }
 
-    /// As the recipes write it: `listen = ["0.0.0.0:25", "[::]:25"]`. What is kept or handed over is found again, each by its own address.
+    /// Listens as the recipes do: `listen = ["0.0.0.0:25", "[::]:25"]`. Sockets that are kept or handed over are found again, each by its
+    /// own address.
     #[tokio::test]
     async fn both_versions_of_ip_can_have_the_same_port_again_and_again() {
         let _turn = TURN.lock().await;

@@ -1,6 +1,6 @@
-//! Unix sockets by their path, for streams and for datagrams. A socket file that nobody listens on any more is replaced.
+//! Unix sockets at a path, for streams and for datagrams. A socket file that no program listens on any more is replaced.
 //!
-//! Stream sockets outlive their gate, as TCP sockets do. Datagrams that are sent while nobody reads are lost.
+//! Stream sockets outlive their gate, as TCP sockets do. Datagrams that are sent while nobody reads them are lost.
 
 use super::Address;
 use crate::supervision::{self, GateName};
@@ -10,17 +10,17 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Who owns the socket and its group may connect.
+/// The owner of the socket and its group may connect.
 const MODE: u32 = 0o660;
 
-/// What is kept open.
+/// The sockets that are kept open.
 static KEPT: Mutex<Vec<KeptUnix>> = Mutex::new(Vec::new());
 
-/// A socket for connections, and its file.
+/// A stream socket and its file.
 pub(super) struct KeptUnix {
     pub(super) gate: Option<GateName>,
     path: PathBuf,
-    /// Device and number of the file: somebody may remove it, or put another one there.
+    /// Device and inode of the file: somebody may have removed it, or put another one there.
     file: Option<(u64, u64)>,
     pub(super) socket: UnixListener,
     pub(super) in_use: bool,
@@ -44,11 +44,11 @@ pub(super) fn lock() -> MutexGuard<'static, Vec<KeptUnix>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A socket for connections at this path, the one that is kept for it if there is one. It does not block.
+/// A stream socket at this path: the one that is kept for it, or else a new one. It does not block.
 pub fn listen_unix(path: &Path) -> io::Result<UnixListener> {
     let Some(gate) = supervision::current_gate() else { return open(path) };
     let mut kept = lock();
-    // One whose file is gone is found by nobody.
+    // If the file of a socket is gone, no client can find the socket.
     kept.retain(|one| !one.is_for(gate, path) || (one.file.is_some() && one.file == file_at(path)));
     let place = match kept.iter().position(|one| one.is_for(gate, path)) {
         Some(place) => place,
@@ -77,7 +77,7 @@ fn open(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A socket for datagrams at this path. It does not block.
+/// A datagram socket at this path. It does not block.
 pub fn receive_unix(path: &Path) -> io::Result<UnixDatagram> {
     make_way(path, || UnixDatagram::unbound().and_then(|socket| socket.connect(path)).is_ok())?;
     let socket = UnixDatagram::bind(path)?;
@@ -86,7 +86,7 @@ pub fn receive_unix(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Removes a socket that is left over. Other files stay, and so does a socket that is in use.
+/// Removes a socket file that is left over. Other files stay, and so does a socket that is in use.
 fn make_way(path: &Path, is_used: impl Fn() -> bool) -> io::Result<()> {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if is_used() {

@@ -1,7 +1,7 @@
-//! How long Weir waits before it starts a failed gate again.
+//! How long Weir waits before it restarts a failed gate.
 //!
-//! The first wait is short, each further one twice as long, up to a bound. For a gate that ran for a good while before it failed, the waits
-//! begin with the short one again. Time is passed in.
+//! The first wait is short, and each further one twice as long, up to a bound. If a gate ran for a good while before it failed, the waits
+//! begin with the short one again. The caller passes in the time.
 
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -10,7 +10,7 @@ use weir_core::time::Instant;
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
-/// After this long without a failure the next one counts as the first.
+/// If a gate ran this long after the last wait, its next failure counts as the first.
 const QUIET: Duration = Duration::from_secs(300);
 
 /// How long Weir waits before it starts a failed gate again.

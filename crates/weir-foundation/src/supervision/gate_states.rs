@@ -46,26 +46,26 @@ impl fmt::Display for GateName {
     }
 }
 
-/// How a gate stands. `Off` stays; otherwise `Starting → Up | Failed`, `Up → Failed`, `Failed → Starting`.
+/// The state of a gate. `Off` stays; otherwise `Starting → Up | Failed`, `Up → Failed`, `Failed → Starting`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum GateState {
-    /// It is not wanted.
+    /// It is not switched on.
     #[default]
     Off,
-    /// It is about to be up.
+    /// It is being started.
     Starting,
-    /// It serves.
+    /// It serves clients.
     Up,
-    /// It does not serve.
+    /// It does not serve clients.
     Failed {
-        /// What happened.
+        /// What went wrong.
         why: String,
-        /// When it is tried again.
+        /// When it will be started again.
         next_try: Instant,
     },
 }
 
-/// How all gates stand. Cheap to clone; all clones are one.
+/// The states of all gates. Cheap to clone; all clones share the same states.
 #[derive(Clone, Debug, Default)]
 pub struct GateStates(Arc<Mutex<BTreeMap<GateName, GateStanding>>>);
 
@@ -73,54 +73,54 @@ pub struct GateStates(Arc<Mutex<BTreeMap<GateName, GateStanding>>>);
 struct GateStanding {
     state: GateState,
     since: Instant,
-    /// Whether it has been up before: then a start is a restart.
+    /// Whether it was up before, so that the next start counts as a restart.
     was_up: bool,
     restarts: u64,
     last_failure: Option<String>,
     refused_settings: Option<String>,
 }
 
-/// How one gate stands, to be shown.
+/// The state of one gate, to be shown.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Gate")]
 pub struct GateView {
-    /// Which.
+    /// The gate.
     pub gate: GateName,
     /// `off`, `starting`, `up` or `failed`.
     #[schemars(extend("enum" = ["off", "starting", "up", "failed"]))]
     pub state: String,
-    /// Since when, in seconds of the Unix epoch.
+    /// When this state began, in seconds since the Unix epoch.
     pub since_unix_s: u64,
-    /// The last failure, also of a gate that is up again.
+    /// The last failure; kept after the gate is up again.
     pub last_failure: Option<String>,
-    /// In how long a failed gate is tried again.
+    /// In how many seconds a failed gate is started again.
     pub next_try_s: Option<u64>,
     /// How often it was started again after it had been up.
     pub restarts: u64,
-    /// Why it did not take the settings that are in the file now, and goes by older ones.
+    /// Why it refused the settings that are in the file now and keeps the older ones.
     #[serde(default)]
     pub refused_settings: Option<String>,
 }
 
 impl GateView {
-    /// Whether it is wanted.
+    /// Whether it is switched on.
     pub fn is_wanted(&self) -> bool {
         self.state != "off"
     }
 
-    /// Whether it does not serve though it should, and is not just about to.
+    /// Whether it failed. A gate that is being started has not failed.
     pub fn has_failed(&self) -> bool {
         self.state == "failed"
     }
 
-    /// Whether it serves.
+    /// Whether it serves clients.
     pub fn is_up(&self) -> bool {
         self.state == "up"
     }
 }
 
 impl GateStates {
-    /// The gate is being started.
+    /// Notes that the gate is being started.
     pub fn starting(&self, gate: GateName, now: Instant) {
         let mut all = self.lock();
         let standing = all.entry(gate).or_default();
@@ -128,7 +128,7 @@ impl GateStates {
         (standing.state, standing.since) = (GateState::Starting, now);
     }
 
-    /// The gate serves.
+    /// Notes that the gate serves clients.
     pub fn up(&self, gate: GateName, now: Instant) {
         let mut all = self.lock();
         let standing = all.entry(gate).or_default();
@@ -143,23 +143,23 @@ impl GateStates {
         (standing.state, standing.since) = (GateState::Failed { why: why.to_owned(), next_try: now + rest }, now);
     }
 
-    /// The gate goes by older settings than those in the file, for this reason; nothing if it goes by them.
+    /// Notes why the gate refused the settings in the file and keeps older ones; none if it uses those in the file.
     pub fn refused_settings(&self, gate: GateName, why: Option<String>) {
         self.lock().entry(gate).or_default().refused_settings = why;
     }
 
-    /// How a gate stands.
+    /// The state of a gate.
     pub fn state(&self, gate: GateName) -> GateState {
         self.lock().get(&gate).map(|standing| standing.state.clone()).unwrap_or_default()
     }
 
-    /// All of them, in their order, also those that are off.
+    /// The states of all gates in their order, including those that are off.
     pub fn view(&self, now: Instant) -> Vec<GateView> {
         let all = self.lock();
         GateName::ALL.into_iter().map(|gate| view(gate, all.get(&gate).cloned().unwrap_or_default(), now)).collect()
     }
 
-    /// Whether every wanted gate serves.
+    /// Whether every gate that is switched on is up.
     pub fn all_up(&self) -> bool {
         self.lock().values().all(|standing| matches!(standing.state, GateState::Up | GateState::Off))
     }

@@ -1,10 +1,10 @@
-//! Lets a gate fail without the others: watches its long-lived tasks, says how long to wait before a failed gate is started again, and
-//! knows the state of each gate.
+//! Lets one gate fail without the others: watches the long-lived tasks of each gate, says how long to wait before a failed gate is started
+//! again, and knows the state of each gate.
 //!
-//! A [`Supervisor`] belongs to one life of a gate. Whatever the gate starts while it is in [`Supervisor::scope`] and with [`spawn`] is
-//! watched: a panic, or an end before the gate is stopped, is logged with the task and the place in the source, and reported to the code
-//! that runs the gates, which stops the gate in an orderly way and starts it again after [`BackOff`]. [`GateStates`] holds the state of all
-//! gates. The panic's place is recorded by a hook ([`watch_panics`]).
+//! A [`Supervisor`] watches a gate from one start to the next stop. It watches everything that the gate starts with [`spawn`] inside of
+//! [`Supervisor::scope`]. If such a task panics, or ends before the gate is stopped, this is logged with the task's name and the place in
+//! the source. It is also reported to the code that runs the gates, which stops the gate in an orderly way and starts it again after
+//! [`BackOff`]. [`GateStates`] holds the state of all gates. A hook records where a panic happened ([`watch_panics`]).
 
 mod back_off;
 mod gate_states;

@@ -1,4 +1,4 @@
-//! Remembers where a thread panicked last, so that the supervisor can log it when it notices that a task has ended.
+//! Remembers where a thread panicked last, so that the supervisor can log it when a task has ended.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
@@ -7,12 +7,12 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Records from now on what each panic says and where, and logs it. Call it once, early.
+/// From now on, logs every panic with its place, and remembers it. Call it once, early.
 pub fn watch_panics() {
     std::panic::set_hook(Box::new(|info| {
         let text = describe(info);
         tracing::error!("panic: {text}");
-        // Nothing can be done for a thread that is about to end.
+        // Storing it fails only on a thread that is about to end, and then nobody will ask for it.
         let _ = LAST.try_with(|last| last.replace(text));
     }));
 }

@@ -1,7 +1,8 @@
 //! The supervisor: watches the tasks of a gate from one start to the next stop.
 //!
-//! The supervisor travels with the tasks (a task-local value), so that code deep in a gate needs only [`spawn`] and a name. Outside of any
-//! supervisor, in tests and tools, [`spawn`] is the runtime's own. A task that is aborted or ends after [`Supervisor::stop`] is no failure.
+//! Each task carries its supervisor along (in a task-local value), so that code deep in a gate needs only [`spawn`] and a name. Outside of
+//! any supervisor, in tests and tools, [`spawn`] is simply tokio's. A task that is aborted, or that ends after [`Supervisor::stop`], is not
+//! a failure.
 
 use super::gate_states::GateName;
 use super::panics;
@@ -19,19 +20,20 @@ tokio::task_local! {
     static SUPERVISOR: Supervisor;
 }
 
-/// Watches the tasks of one life of a gate. Cheap to clone.
+/// Watches the tasks of a gate from one start to its stop, which is called one life of the gate. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Supervisor(Arc<Watch>);
 
 #[derive(Debug)]
 struct Watch {
     gate: GateName,
-    /// Which life of the gate this is, so that a late word of a former one is told apart.
+    /// The number of this life, so that a late report from a former life can be told apart.
     life: u64,
     failures: UnboundedSender<TaskFailure>,
-    /// Set when the gate is stopped, or has failed: one failure a life is enough.
+    /// Set when the gate is stopped or has failed, because one failure for each life is enough.
     over: AtomicBool,
-    /// While the gate opens, a failure waits for what comes of that: tasks of a gate that cannot open end by themselves.
+    /// While the gate opens, a failure is only noted: if the gate cannot open, its tasks end by themselves, and that is not a failure of
+    /// their own.
     opening: Mutex<Opening>,
     tasks: Mutex<Vec<AbortHandle>>,
 }
@@ -48,27 +50,27 @@ enum Opening {
 /// Why a gate did not open.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OpenError<E> {
-    /// What opens it has failed.
+    /// The code that opens it returned an error.
     Failed(E),
-    /// What opens it has panicked: the text of the panic, and its place.
+    /// The code that opens it panicked: the text of the panic, and its place.
     Panicked(String),
 }
 
-/// A task that is gone though its gate should run.
+/// A task that ended although its gate should run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskFailure {
-    /// Whose it was.
+    /// The gate that it belonged to.
     pub gate: GateName,
-    /// The life of the gate.
+    /// The life of the gate that it belonged to.
     pub life: u64,
-    /// Its name.
+    /// The task's name.
     pub task: &'static str,
-    /// What happened, with its place if it panicked.
+    /// What happened; the place too, if it panicked.
     pub why: String,
 }
 
 impl Supervisor {
-    /// For one life of a gate.
+    /// A supervisor for one life of a gate.
     pub fn new(gate: GateName, life: u64, failures: UnboundedSender<TaskFailure>) -> Supervisor {
         Supervisor(Arc::new(Watch {
             gate,
@@ -80,12 +82,12 @@ impl Supervisor {
         }))
     }
 
-    /// Runs the future so that what it starts with [`spawn`] is watched.
+    /// Runs the future so that everything that it starts with [`spawn`] is watched.
     pub async fn scope<F: Future>(&self, future: F) -> F::Output {
         SUPERVISOR.scope(self.clone(), future).await
     }
 
-    /// The same for what opens the gate; a panic is an error too.
+    /// The same for the code that opens the gate; a panic becomes an error.
     pub async fn open<T, E>(&self, opening: impl Future<Output = Result<T, E>>) -> Result<T, OpenError<E>> {
         *self.opening() = Opening::UnderWay { failed: None };
         let mut opening = pin!(self.scope(opening));
@@ -149,25 +151,25 @@ impl Supervisor {
     ) -> impl Future<Output = ()> + Send + 'static {
         let watched = Watched { supervisor: self.clone(), name, ended: false };
         async move {
-            // All of it moves in here, so that it is dropped when the task ends.
+            // Everything moves into this block, so that it is dropped when the task ends.
             let mut watched = watched;
             with_planted_panic(name, future).await;
             watched.ended = endless;
         }
     }
 
-    /// From now on an end is no failure: the gate is being stopped.
+    /// From now on the end of a task is not a failure, because the gate is being stopped.
     pub fn stop(&self) {
         self.0.over.store(true, Ordering::Release);
     }
 
-    /// Ends what is still there. Call it after the gate was stopped in order.
+    /// Ends the tasks that still run. Call it after the gate was stopped in an orderly way.
     pub fn abort(&self) {
         self.stop();
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|task| task.abort());
     }
 
-    /// How many of its tasks run.
+    /// How many tasks of the gate still run.
     pub fn running(&self) -> usize {
         let tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.iter().filter(|task| !task.is_finished()).count()
@@ -183,12 +185,12 @@ impl Supervisor {
             return;
         }
         tracing::error!(%gate, task, why, "a task of a gate is gone; the gate is started again");
-        // Nobody listens when the process ends.
+        // Sending fails only when the process ends.
         let _ = self.0.failures.send(TaskFailure { gate, life, task, why });
     }
 }
 
-/// Starts a long-lived task, watched by the supervisor in whose scope this is called, if there is one.
+/// Starts a long-lived task. If this is called in the scope of a supervisor, the task is watched.
 pub fn spawn(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     match SUPERVISOR.try_with(Clone::clone) {
         Ok(supervisor) => supervisor.spawn(name, future),
@@ -204,7 +206,7 @@ pub fn spawn_until_done(name: &'static str, future: impl Future<Output = ()> + S
     }
 }
 
-/// The future of a task that somebody else starts, watched for a panic.
+/// Wraps the future of a task that somebody else starts, so that a panic is noticed.
 pub fn watched(
     name: &'static str,
     future: impl Future<Output = ()> + Send + 'static,
@@ -215,7 +217,8 @@ pub fn watched(
     }
 }
 
-/// The future of a long-lived task that runs on a thread, and in a runtime, of its own. What it starts there with [`spawn`] is watched too.
+/// Wraps the future of a long-lived task that runs on a thread, and in a runtime, of its own. What it starts there with [`spawn`] is
+/// watched too.
 pub fn watched_elsewhere(
     name: &'static str,
     future: impl Future<Output = ()> + Send + 'static,
@@ -226,16 +229,16 @@ pub fn watched_elsewhere(
     }
 }
 
-/// The gate in whose supervisor's scope this is called.
+/// The gate in whose scope this is called.
 pub fn current_gate() -> Option<GateName> {
     SUPERVISOR.try_with(|supervisor| supervisor.0.gate).ok()
 }
 
-/// Notices how a task ends.
+/// Notices how a task ends, because it is dropped then.
 struct Watched {
     supervisor: Supervisor,
     name: &'static str,
-    /// It ended though it should not.
+    /// Set when a task came to its end that should have run as long as the gate.
     ended: bool,
 }
 
