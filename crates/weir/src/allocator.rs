@@ -1,12 +1,12 @@
-//! The allocator: small pages for what is small, huge pages for large tables.
+//! The allocator: small pages for small allocations, huge pages for large tables.
 //!
-//! The tables of a gate under attack are large and accessed at random, and with small pages the processor would have to look up the page
-//! each time (`docs/algorithms/fair.md` has the figures). For all else huge pages are a waste: one that holds a single live octet costs two
-//! mebibytes. mimalloc asks for huge pages for all its memory. [`take_back`] undoes that, and each allocation of [`LARGE`] octets or more
-//! asks for them again. The benchmarks use the same.
+//! The tables of a gate under attack are large and are accessed at random. With small pages the processor would have to look up a page for
+//! almost every access (`docs/algorithms/fair.md` has the figures). For everything else huge pages are a waste: a huge page that holds a
+//! single live octet takes two mebibytes. mimalloc asks for huge pages for all its memory. [`take_back`] undoes that, and each allocation
+//! of [`LARGE`] octets or more asks for them again. The benchmarks use this allocator too.
 //!
-//! Unsafe code is allowed here because the trait of an allocator is unsafe. This code touches no memory itself; it only gives advice to the
-//! kernel.
+//! Unsafe code is allowed here because the trait of an allocator is unsafe. Apart from the copy in `realloc`, this code touches no memory
+//! itself; it only gives advice to the kernel.
 #![allow(unsafe_code)]
 
 use mimalloc::MiMalloc;
@@ -17,7 +17,7 @@ use std::ffi::c_void;
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// What a processor's own table of small pages no longer covers.
+/// From this size on, the processor's cache of page addresses no longer covers a table in small pages.
 const LARGE: usize = 8 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -62,18 +62,18 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Asks for huge pages for the whole ones in a large piece of memory.
+/// Asks for huge pages for those parts of a large allocation that fill whole huge pages.
 fn ask_if_large(memory: *mut u8, size: usize) {
     if size < LARGE || memory.is_null() {
         return;
     }
     let before = memory.align_offset(HUGE_PAGE);
     let whole = size.saturating_sub(before) / HUGE_PAGE * HUGE_PAGE;
-    // SAFETY: the range lies within memory that was just allocated. Where the system has no huge pages, all stays as it is.
+    // SAFETY: the range lies within memory that was just allocated. If the system has no huge pages, nothing changes.
     let _ = unsafe { madvise(memory.wrapping_add(before).cast::<c_void>(), whole, Advice::LinuxHugepage) };
 }
 
-/// Takes the request for huge pages back for all memory that there is, at start, before much of it is touched.
+/// Withdraws the request for huge pages for all memory so far. Called at the start, before much of the memory is used.
 pub(crate) fn take_back() {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let mut range = None;
@@ -102,7 +102,7 @@ fn bounds(word: &str) -> Option<(usize, usize)> {
 mod tests {
     use super::*;
 
-    /// What of this process's memory is in huge pages, by the mapping that holds the address: asked for or not.
+    /// Whether huge pages were requested for the mapping that holds this address.
     fn asked_for(address: usize) -> bool {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut here = false;

@@ -1,4 +1,4 @@
-//! Prints answers of a gate: as one JSON document, or as times and numbers for people.
+//! Prints answers of a gate, as one JSON document or as text for people.
 
 use serde::Serialize;
 use std::io::Write;
@@ -10,22 +10,22 @@ pub(crate) fn print_json(out: &mut dyn Write, answer: &impl Serialize) -> anyhow
     Ok(())
 }
 
-/// Prints an answer of the API and nothing else, its fields in order of name.
+/// Prints an answer of the API and nothing else, with its fields sorted by name.
 pub(crate) fn print_answer(out: &mut dyn Write, answer: &impl Serialize) -> anyhow::Result<()> {
     print_json(out, &serde_json::to_value(answer)?)
 }
 
-/// A time as people read it, in UTC.
+/// A time for people, in UTC.
 pub(crate) fn time(at: &str) -> String {
     at.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
-/// The same; `-` if there is none.
+/// The same, or `-` if there is no time.
 pub(crate) fn time_or_dash(at: Option<&str>) -> String {
     at.map_or_else(|| "-".to_owned(), time)
 }
 
-/// The text; `-` if it is empty.
+/// The text, or `-` if it is empty.
 pub(crate) fn or_dash(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
@@ -36,7 +36,7 @@ pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Bytes as people read them.
+/// A number of bytes for people.
 pub(crate) fn bytes(number: impl TryInto<u64>) -> String {
     let number = number.try_into().unwrap_or_default();
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
@@ -46,7 +46,7 @@ pub(crate) fn bytes(number: impl TryInto<u64>) -> String {
     }
 }
 
-/// A rate by the minute, in the unit in which it reads best.
+/// A rate for people, in the unit in which it is a whole number. `per_min` is the rate per minute.
 pub(crate) fn rate(per_min: f64) -> String {
     let whole = |number: f64| number >= 0.999 && (number - number.round()).abs() < 1e-6 * number;
     let units = [(per_min / 60.0, "s"), (per_min, "min"), (per_min * 60.0, "h"), (per_min * 1440.0, "day")];

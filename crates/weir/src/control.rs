@@ -1,8 +1,8 @@
 //! How a command reaches the gates.
 //!
-//! If a process owns the data folder, the command asks it over `DATA/control.sock`. If nothing runs, the command opens the folder under the
-//! same lock and calls the same router in its own process. So there is one set of handlers, and never a second process that writes the
-//! store.
+//! If a process owns the data folder, the command asks it over `DATA/control.sock`. If none does, the command locks and opens the folder
+//! itself, and calls the same router in its own process. So there is only one set of handlers, and there are never two processes that write
+//! to the store.
 
 use crate::answer::print_answer;
 use crate::assembly;
@@ -34,9 +34,9 @@ use weir_foundation::supervision::GateStates;
 use weir_mail::gate::operations_at_rest;
 use weir_store::folder::{DataFolder, FolderError};
 
-/// How long a process may take to start, or another verb to finish.
+/// How long a process may take to start, or another command to finish.
 const PATIENCE_TO_REACH: Duration = Duration::from_secs(5);
-/// How long an answer may take; the server gives up earlier, but for a backup.
+/// How long an answer may take. The server gives up earlier, except for a backup.
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(7 * 3600);
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
@@ -51,12 +51,12 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// The gate.
+    /// Reaches the Weir of this data folder.
     pub(crate) fn reach(&self) -> anyhow::Result<Control> {
         Control::reach(&self.place)
     }
 
-    /// The gate, if it runs: a folder at rest has no `part` to ask.
+    /// Reaches it only if it runs: without a process there is no `part` to ask.
     pub(crate) fn reach_running(&self, part: &str) -> anyhow::Result<Control> {
         let control = self.reach()?;
         if !control.is_running() {
@@ -65,7 +65,7 @@ impl Asking {
         Ok(control)
     }
 
-    /// Says the answer: as JSON if that is wanted, and otherwise as `print` does.
+    /// Prints the answer: as JSON if that is wanted, otherwise with `print`.
     pub(crate) fn answer<A: Serialize>(
         &self,
         out: &mut dyn io::Write,
@@ -76,22 +76,22 @@ impl Asking {
     }
 }
 
-/// A gate within reach.
+/// A Weir that can be asked.
 pub(crate) struct Control {
     runtime: Runtime,
     reached: Reached,
 }
 
-/// Where the gate was found.
+/// How it is asked.
 enum Reached {
-    /// A process that runs.
+    /// Through the socket of the running process.
     Socket(PathBuf),
-    /// Nothing runs: the store is ours for a moment.
+    /// No process runs, so this command owns the store for a moment.
     Here(axum::Router, Actor, Foundation),
 }
 
 impl Control {
-    /// Finds the process that owns the folder, or takes the folder if nobody does.
+    /// Finds the process that owns the folder, or takes the folder if no process does.
     pub(crate) fn reach(place: &FolderArgs) -> anyhow::Result<Control> {
         let folder = std::path::absolute(place.existing_folder()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -107,7 +107,7 @@ impl Control {
                     let reached = runtime.block_on(here(place, owned))?;
                     return Ok(Control { runtime, reached });
                 }
-                // It is about to listen, or another verb is about to finish.
+                // The process is about to listen, or another command is about to finish.
                 Err(FolderError::Owned { .. }) if begun.elapsed() < PATIENCE_TO_REACH => {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -121,12 +121,12 @@ impl Control {
         }
     }
 
-    /// Whether a process runs the gate.
+    /// Whether a process runs.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.reached, Reached::Socket(_))
     }
 
-    /// Asks for an operation without a name in its path.
+    /// Calls an operation that has no name in its path.
     pub(crate) fn ask<I: Serialize + 'static, A: Answer>(
         &self,
         operation: &Operation<I, A>,
@@ -135,7 +135,7 @@ impl Control {
         self.ask_of(operation, "", input)
     }
 
-    /// Asks for an operation on what has this name.
+    /// Calls an operation on the thing with this name.
     pub(crate) fn ask_of<I: Serialize + 'static, A: Answer>(
         &self,
         operation: &Operation<I, A>,
@@ -146,7 +146,7 @@ impl Control {
         self.answered(operation.method(), &address, operation.body(input)?)
     }
 
-    /// Hands in content, with words about it.
+    /// Sends content, with a description of it.
     pub(crate) fn hand_in<I: Serialize + 'static, A: Answer>(
         &self,
         operation: &Operation<I, A>,
@@ -183,13 +183,13 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         if let Reached::Here(_, _, foundation) = &self.reached {
-            // SQLite folds its log into the file when the last connection is closed in order.
+            // When the last connection is closed properly, SQLite merges its log into the database file.
             self.runtime.block_on(foundation.records.close());
         }
     }
 }
 
-/// Who may write the store: files made by somebody else would lock its owner out.
+/// Refuses to work as another user than the folder's owner, because the owner could not use the files that this would make.
 pub(crate) fn refuse_other_owner(folder: &Path) -> anyhow::Result<()> {
     let Ok(facts) = std::fs::metadata(folder) else { return Ok(()) };
     let ours = rustix::process::geteuid().as_raw();
@@ -209,7 +209,7 @@ fn name_of(uid: u32) -> String {
     socket::actor(uid).as_str().trim_start_matches("cli:").to_owned()
 }
 
-/// A verb must not make a folder by accident.
+/// Makes sure that there is a data folder, because a command must not make one by accident.
 fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
     let denied = || {
         anyhow!(
@@ -222,7 +222,7 @@ fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match std::fs::read_dir(folder).map(|entries| entries.take(1).count()) {
-                // DataFolder says whose it is.
+                // The folder is not empty; `DataFolder` says whose it is.
                 Ok(1) => Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
                 _ if folder == Path::new(SYSTEM_DATA) => bail!(
@@ -240,7 +240,7 @@ fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a process answers at the socket.
+/// Whether a process answers on the socket.
 async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
     use io::ErrorKind::{ConnectionRefused, InvalidInput, NotFound, PermissionDenied};
     match UnixStream::connect(socket).await {
@@ -330,7 +330,7 @@ where
     Ok((status, body.to_bytes()))
 }
 
-/// Why the gate did not do it, and its hint.
+/// The reason for which the gate refused, and its hint.
 fn refusal(bytes: &[u8]) -> anyhow::Error {
     #[derive(Default, Deserialize)]
     #[serde(default)]

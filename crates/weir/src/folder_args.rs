@@ -4,7 +4,7 @@ use crate::config::{ConfigArg, Loaded, Problems, SYSTEM_FILE};
 use std::path::{Path, PathBuf};
 use weir_settings::Setting;
 
-/// Where the unit of the package keeps its data.
+/// The data folder of the installed service, as the package's systemd unit sets it.
 pub(crate) const SYSTEM_DATA: &str = "/var/lib/weir";
 
 /// Which data folder, for every verb that needs one.
@@ -19,12 +19,12 @@ pub(crate) struct FolderArgs {
 }
 
 impl FolderArgs {
-    /// This folder, whatever the configuration says.
+    /// Names this folder, whatever the configuration says.
     pub(crate) fn of_folder(folder: PathBuf) -> FolderArgs {
         FolderArgs { data: Some(folder), config: ConfigArg::default() }
     }
 
-    /// The folder that is named, by argument, environment or configuration.
+    /// The folder that the argument, the environment or the configuration names.
     pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
         match self.named() {
             Some(path) => Ok(path),
@@ -32,8 +32,8 @@ impl FolderArgs {
         }
     }
 
-    /// The folder of a Weir that is here already. If nothing names one and there is none in the current folder, it is that of the
-    /// installed service, whose unit names it in its command line and not in the configuration.
+    /// The folder of an existing Weir. If nothing names one and there is none in the current folder, it is the folder of the installed
+    /// service. That service gets its folder on the command line, not from the configuration.
     pub(crate) fn existing_folder(&self) -> anyhow::Result<PathBuf> {
         if let Some(path) = self.named() {
             return Ok(path);
@@ -55,7 +55,7 @@ impl FolderArgs {
         named.filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// The configuration file, if one was named.
+    /// The configuration file, if one was named on the command line.
     pub(crate) fn config_file(&self) -> Option<&Path> {
         self.config.file()
     }
@@ -65,7 +65,7 @@ impl FolderArgs {
         Ok(self.load_or_problems()?)
     }
 
-    /// The configuration, or all that is wrong with it.
+    /// The configuration, or all its problems.
     pub(crate) fn load_or_problems(&self) -> Result<Loaded, Problems> {
         self.config.load()
     }

@@ -1,7 +1,7 @@
 //! Tests that this program accepts every `weir …` command in README and guide: verbs and flags exist, and their values are valid.
 //!
-//! Blocks of commands are also run, as far as they can be (tests/guide_commands.rs). A command in the middle of a sentence may leave out
-//! arguments; nothing else may be wrong.
+//! Blocks of commands are also run, as far as that is possible (tests/guide_commands.rs). A command in the middle of a sentence may leave
+//! out arguments; nothing else may be wrong.
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -36,7 +36,7 @@ fn every_command_that_the_guide_shows_is_taken() {
     assert!(commands > 60 && mentions > 200, "{commands} commands and {mentions} mentions were found");
 }
 
-/// The command line as `main` reads it; a word in capitals stands for a value, which may have to be a number.
+/// Parses a command line as `main` does. A word in capitals stands for a value, which may have to be a number.
 fn parsed(words: &[String]) -> Result<(), clap::Error> {
     let with = |number: &str| {
         let value = |word: &String| match is_placeholder(word) {
@@ -45,7 +45,7 @@ fn parsed(words: &[String]) -> Result<(), clap::Error> {
         };
         crate::Cli::try_parse_from(words.iter().map(value)).map(drop)
     };
-    // Which of them it is, a number, a name or "all", is not ours to know.
+    // The word may stand for a number, a name or "all", so each is tried.
     ["X", "1", "all"].iter().find_map(|value| with(value).ok()).map_or_else(|| with("1"), Ok)
 }
 
@@ -69,7 +69,7 @@ fn pages() -> Vec<PathBuf> {
     let folders = ["docs", "docs/algorithms"].map(|folder| root.join(folder));
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()));
     let pages = files.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
-    // It is about a program of the past.
+    // That page is about an older version of the program.
     let pages = pages.filter(|path| !path.ends_with("release-0.1.0.md"));
     pages.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]).collect()
 }
@@ -86,7 +86,7 @@ fn weir_commands(block: &str) -> Vec<Vec<String>> {
     all.filter(|words| words.first().is_some_and(|word| word == "weir")).collect()
 }
 
-/// The simple commands of a line: what is between `&&`, `||`, `|`, `;` and `&`, as words without quotes, redirections and comments.
+/// The simple commands of a line: the parts between `&&`, `||`, `|`, `;` and `&`, as words without quotes, redirections and comments.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let (mut quote, mut into_file) = (None, false);
@@ -119,7 +119,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Commands in the middle of a sentence: `weir lab list|report` is two of them, and what is in brackets may be left out.
+/// Commands in the middle of a sentence. `weir lab list|report` stands for two of them; arguments in brackets are optional.
 fn mentioned(text: &str) -> Vec<Vec<String>> {
     let prose: Vec<&str> = text.split("```").step_by(2).collect();
     let code = prose.iter().flat_map(|part| part.split('`').skip(1).step_by(2));

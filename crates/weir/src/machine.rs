@@ -13,22 +13,22 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Machine {
     pub(crate) listening: Vec<Listening>,
     programs: BTreeSet<String>,
-    /// Whether systemd is in charge.
+    /// Whether systemd is the init system.
     pub(crate) systemd: bool,
     pub(crate) root: bool,
     /// Whether this machine has an IPv6 address.
     pub(crate) ipv6: bool,
-    /// Where clamd takes files, if it is there.
+    /// The socket of clamd, if it exists.
     pub(crate) clamd: Option<PathBuf>,
-    /// Where Dovecot takes mail, if it is there.
+    /// The LMTP socket of Dovecot, if it exists.
     pub(crate) lmtp: Option<PathBuf>,
 }
 
-/// A TCP port that somebody listens on.
+/// A TCP address at which a program listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
-    /// The program, if that can be seen.
+    /// The program, if we may see it.
     pub(crate) program: Option<String>,
 }
 
@@ -60,12 +60,12 @@ impl Machine {
         self.programs.contains(program)
     }
 
-    /// Whether Postfix runs; its first process has a name that says little.
+    /// Whether Postfix runs. Its main process is called `master`, which other programs could be called too.
     pub(crate) fn runs_postfix(&self) -> bool {
         self.runs("master") && (self.runs("qmgr") || self.runs("pickup"))
     }
 
-    /// Who listens on this port, if somebody does.
+    /// The program that listens on this port, if there is one.
     pub(crate) fn on_port(&self, port: u16) -> Option<&Listening> {
         self.listening.iter().find(|listening| listening.address.port() == port)
     }
@@ -93,13 +93,13 @@ impl Listening {
         SocketAddr::new(ip, self.address.port())
     }
 
-    /// The program, or a word for one that cannot be seen.
+    /// The program's name, or "another program" if we may not see it.
     pub(crate) fn who(&self) -> &str {
         self.program.as_deref().unwrap_or("another program")
     }
 }
 
-/// The names of all processes, and which of them has which socket.
+/// The names of all processes, and which process has which socket.
 fn processes(proc: &Path) -> (BTreeSet<String>, BTreeMap<u64, String>) {
     let (mut names, mut owners) = (BTreeSet::new(), BTreeMap::new());
     for entry in fs::read_dir(proc).into_iter().flatten().flatten() {
@@ -118,7 +118,7 @@ fn processes(proc: &Path) -> (BTreeSet<String>, BTreeMap<u64, String>) {
     (names, owners)
 }
 
-/// The lines of /proc/net/tcp that are about listening.
+/// The listening sockets in /proc/net/tcp.
 fn listening(table: &str, owners: &BTreeMap<u64, String>) -> Vec<Listening> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();

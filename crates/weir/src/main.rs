@@ -136,7 +136,7 @@ fn main() -> ExitCode {
     let result = dispatch(&cli.command, &mut out);
     match result.and(out.flush().map_err(Into::into)) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has seen enough (`weir … | head`): that is not an error of ours.
+        // The reader has seen enough (`weir … | head`). That is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.is::<cmd::status::NotWell>() => {
             ExitCode::from(error.downcast::<cmd::status::NotWell>().map_or(1, |cmd::status::NotWell(code)| code))

@@ -5,11 +5,11 @@
 //! comes up later, the mail gate uses it from then on ([`CurrentLab`]). The console is started last, and is told whenever the set of
 //! running gates changes.
 //!
-//! The records are opened by the first gate that needs them. While their database is unreachable, those gates are retried like any gate
-//! that fails; the web gate needs no records and goes on serving.
+//! The first gate that needs the records opens them. While their database cannot be reached, these gates are tried again like any gate that
+//! fails. The web gate needs no records and goes on serving.
 //!
-//! What a gate listens on stays open while it is started again ([`sockets`]), so that its clients wait for a moment instead of being refused. If
-//! it cannot start, they are refused until it can.
+//! The sockets of a gate stay open while it is restarted ([`sockets`]), so that clients wait for a moment instead of being refused. If it
+//! cannot start, clients are refused until it can.
 
 use crate::assembly::{self, Certificates, Console, CurrentLab, web_gate};
 use crate::config::{Config, Loaded, Setting};
@@ -38,7 +38,7 @@ use weir_mail::gate::{DeliverySettings, Gate, Settings as MailSettings, StageSet
 use weir_store::folder::DataFolder;
 use weir_web::proxy;
 
-/// The mail gate, and a word about its scan.
+/// The mail gate, and a short description of its scan.
 pub(crate) struct Mail {
     pub(crate) gate: Gate,
     pub(crate) scanned: Option<String>,
@@ -47,11 +47,11 @@ pub(crate) struct Mail {
 /// All gates of this process.
 pub(crate) struct Orchestrator {
     config: Config,
-    /// The file that it was read from; nothing if only defaults are in force.
+    /// The file that the configuration was read from; none if there are only defaults.
     config_file: Option<PathBuf>,
     demo: bool,
     folder: Arc<DataFolder>,
-    /// Open once a gate needed it.
+    /// Opened as soon as a gate needs it.
     foundation: Option<Foundation>,
     passwords: Passwords,
     certificates: Certificates,
@@ -61,13 +61,13 @@ pub(crate) struct Orchestrator {
     pub(crate) mail: Slot<Mail>,
     pub(crate) console: Slot<Console>,
     configuration: Configuration,
-    /// Who is logged in at the console.
+    /// The sessions of people who are logged in at the console.
     sessions: Arc<Sessions>,
     current_lab: CurrentLab,
     failures: UnboundedReceiver<TaskFailure>,
 }
 
-/// Where one gate is.
+/// One gate: whether it should run, whether it runs, and when it is tried again.
 pub(crate) struct Slot<T> {
     name: GateName,
     wanted: bool,
@@ -77,16 +77,16 @@ pub(crate) struct Slot<T> {
     next_try: Option<Instant>,
 }
 
-/// What all gates are watched with.
+/// What is needed to watch a gate.
 #[derive(Clone)]
 struct Watch {
     states: GateStates,
     failures: UnboundedSender<TaskFailure>,
 }
 
-/// Something to be done about a gate.
+/// Something that must be handled for a gate.
 pub(crate) enum GateEvent {
-    /// One of its tasks is gone.
+    /// One of its tasks has ended.
     Failed(TaskFailure),
     /// Its pause after a failure is over.
     Due(GateName),
@@ -97,7 +97,7 @@ impl<T> Slot<T> {
         Slot { name, wanted, running: None, life: 0, back_off: BackOff::default(), next_try: None }
     }
 
-    /// Whether the configuration asks for it.
+    /// Whether the configuration switches it on.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted
     }
@@ -137,7 +137,7 @@ impl<T> Slot<T> {
         watch.states.failed(self.name, why, wall_clock(), rest);
     }
 
-    /// Takes the gate out to be stopped; from now on the ends of its tasks are no failures.
+    /// Takes the gate out to stop it. From now on, the end of one of its tasks is not a failure.
     fn take(&mut self) -> Option<(T, Supervisor)> {
         let taken = self.running.take();
         taken.iter().for_each(|(_, supervisor)| supervisor.stop());
@@ -146,7 +146,7 @@ impl<T> Slot<T> {
 }
 
 impl Orchestrator {
-    /// Knows what is wanted; nothing is started yet.
+    /// Prepares the gates; nothing is started yet.
     pub(crate) fn new(
         loaded: &Loaded,
         config: Config,
@@ -178,12 +178,12 @@ impl Orchestrator {
         })
     }
 
-    /// The kind of database, if it is open.
+    /// The kind of database, if the records are open.
     pub(crate) fn database(&self) -> &'static str {
         self.foundation.as_ref().map_or("a database that is not open", Foundation::database)
     }
 
-    /// Whether everything was started to be tried out.
+    /// Whether this is a demo.
     pub(crate) fn is_demo(&self) -> bool {
         self.demo
     }
@@ -210,17 +210,17 @@ impl Orchestrator {
         MailSettings { named: Arc::clone(&self.certificates.named), ..assembly::mail_gate(&self.config) }
     }
 
-    /// The certificates that all gates serve from.
+    /// The certificates that all gates use.
     pub(crate) fn certificates(&self) -> &Certificates {
         &self.certificates
     }
 
-    /// How each gate stands.
+    /// The state of each gate.
     pub(crate) fn states(&self) -> &GateStates {
         &self.watch.states
     }
 
-    /// Starts every gate that is wanted. An error if there are some and none of them runs.
+    /// Starts every gate that is switched on. If there are some but none of them starts, that is an error.
     pub(crate) async fn start_all(&mut self) -> anyhow::Result<()> {
         for gate in [GateName::Lab, GateName::Web, GateName::Mail] {
             self.start(gate).await;
@@ -234,7 +234,7 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Serves the pages over the gates. If that is not possible, it is tried again like a gate.
+    /// Starts the console for the gates that run. If it cannot start, it is tried again like a gate.
     pub(crate) async fn start_console(&mut self) {
         self.start(GateName::Console).await;
         if let GateState::Failed { why, .. } = self.states().state(GateName::Console) {
@@ -242,7 +242,7 @@ impl Orchestrator {
         }
     }
 
-    /// Lets the pages show these settings, of which some wait for a restart.
+    /// Lets the pages show these settings. `restart` names those that need a restart.
     pub(crate) fn show_settings(&self, settings: &[Setting], restart: &[String]) {
         let views = assembly::setting_views(settings, (&self.config, self.demo), restart);
         self.configuration.settings.replace(views);
@@ -255,7 +255,7 @@ impl Orchestrator {
         }
     }
 
-    /// The gates that do not run though they should, and why.
+    /// The gates that should run but do not, and why.
     pub(crate) fn complaints(&self) -> impl Iterator<Item = (GateName, String)> {
         GateName::ALL.into_iter().filter_map(|gate| match self.states().state(gate) {
             GateState::Failed { why, .. } => Some((gate, why)),
@@ -354,7 +354,7 @@ impl Orchestrator {
         }
     }
 
-    /// Stops a gate: what listens first, then what is under way ends.
+    /// Stops a gate: first its listeners, then it finishes what is under way.
     async fn stop(&mut self, gate: GateName) {
         match gate {
             GateName::Lab => {
@@ -385,10 +385,10 @@ impl Orchestrator {
         sockets::keep(gate);
     }
 
-    /// Starts the mail gate anew with these settings. Its sockets stay open: what is coming in is finished, and who connects meanwhile
-    /// waits. If it does not start with them, it runs as before.
+    /// Restarts the mail gate with these settings. Its sockets stay open: messages that are coming in are finished, and new clients wait.
+    /// If it does not start with the new settings, it is started with the old ones.
     pub(crate) async fn restart_mail(&mut self, config: Config) -> anyhow::Result<()> {
-        // What can be seen to be wrong is refused before anything stops.
+        // Problems that can be seen beforehand are refused before anything stops.
         assembly::delivery(&config, &self.folder)?;
         let before = std::mem::replace(&mut self.config, config);
         if self.mail.gate().is_none() {
@@ -413,7 +413,7 @@ impl Orchestrator {
         }
     }
 
-    /// What the API and the pages work with now; nothing without records.
+    /// Everything that the API and the pages work with; none without records.
     pub(crate) fn gates(&self) -> Option<Gates> {
         self.foundation.as_ref().map(|foundation| self.gates_over(foundation))
     }

@@ -36,7 +36,7 @@ pub(crate) struct Password {
 }
 
 impl Password {
-    /// Prints one that was made here.
+    /// Prints the password if it was generated here.
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.made {
             writeln!(out, "password: {}   (shown only this once)", self.text)?;
@@ -45,7 +45,7 @@ impl Password {
     }
 }
 
-/// An answer as JSON, with the password if one was made here.
+/// An answer as JSON, with the password if it was generated here.
 #[derive(Serialize)]
 pub(crate) struct WithPassword<'a, A> {
     #[serde(flatten)]

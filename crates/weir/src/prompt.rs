@@ -5,10 +5,10 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
-/// A password is shorter; a file that is not a password is not read into memory.
+/// No password is longer. If the file is not a password at all, it is not read into memory as a whole.
 const LINE_MAX: u64 = 4096;
 
-/// Asks twice on the terminal, without echo.
+/// Asks twice on the terminal, without showing what is typed.
 pub(crate) fn new_password(name: &str) -> anyhow::Result<String> {
     let mut terminal = terminal().context("no terminal to ask on\n  hint: use --password-stdin or --generate")?;
     let first = hidden(&mut terminal, &format!("New password for {name}: "))?;
@@ -29,7 +29,7 @@ pub(crate) fn password_from_stdin() -> anyhow::Result<String> {
     Ok(line)
 }
 
-/// Whether the person means it; without a terminal nobody can say so.
+/// Asks for confirmation; an error if there is no terminal.
 pub(crate) fn confirmed(question: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         bail!("nothing was done, for nobody can be asked here: {question}\n  hint: say --yes if you mean it");
@@ -55,7 +55,7 @@ fn hidden(terminal: &mut File, question: &str) -> anyhow::Result<String> {
     line
 }
 
-/// No echo as long as this lives.
+/// The terminal shows nothing that is typed as long as this exists.
 struct Quiet {
     terminal: File,
     before: Termios,

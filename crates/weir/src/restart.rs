@@ -1,8 +1,8 @@
 //! A restart that refuses no client: this program replaces itself with the one that is installed now.
 //!
-//! All gates are stopped as at any stop, but the listening sockets stay open and are handed to the next program, which runs in the same process.
-//! Clients that connect in between wait in the kernel's queue. Under systemd, `systemctl restart` has the same effect: there systemd keeps the
-//! sockets ([`crate::service_manager`]).
+//! All gates are stopped as for any stop. But the listening sockets stay open and are handed to the next program, which runs in the same
+//! process. Clients that connect in between wait in the kernel's queue. Under systemd, `systemctl restart` has the same effect: there,
+//! systemd keeps the sockets ([`crate::service_manager`]).
 
 use crate::assembly::needs;
 use crate::config::Loaded;
@@ -19,23 +19,23 @@ use weir_foundation::sockets::Address;
 use weir_foundation::sockets::inherited::{from_former, from_systemd};
 use weir_tls::Tls;
 
-/// Our process, and the sockets that the former program of it had.
+/// The variable that passes our process id and our sockets to the next program.
 const HANDED_OVER: &str = "WEIR_SOCKETS";
 
-/// How this program was started, and is started again.
+/// How this program was started, so that it can be started again.
 pub(crate) struct Program {
-    /// Where it was when it started. A package may have put another one there since.
+    /// Its path when it started. A package may have put a newer program there since.
     path: PathBuf,
     arguments: Vec<OsString>,
 }
 
-/// Takes what systemd or a former program passed to this process. Call it first.
+/// Takes the sockets that systemd or a former program passed to this process. Call it first.
 pub(crate) fn take_sockets() -> anyhow::Result<()> {
     let variable = |name| env::var(name).unwrap_or_default();
     let (count, pid) = (variable("LISTEN_FDS"), variable("LISTEN_PID"));
     sockets::inherit(from_systemd(&count, &pid).context("the sockets that systemd passed cannot be used")?);
     let handed_over = variable(HANDED_OVER);
-    // Programs that we start see the variable as well, but it is not for their process.
+    // Other programs that we start see the variable as well, but it names another process.
     if let Some((pid, described)) = handed_over.split_once(' ')
         && pid.parse() == Ok(std::process::id())
     {
@@ -44,8 +44,8 @@ pub(crate) fn take_sockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tries what a valid configuration can still fail by when its gates start: certificates that cannot be read, and addresses that
-/// another program has. What this process listens at already is handed over, and needs no trying.
+/// Tries what can still go wrong with a valid configuration when its gates start: certificates that cannot be read, and addresses that
+/// another program uses. Ports on which this process listens already are handed over, so they need no test.
 fn gates_could_start(loaded: &Loaded) -> anyhow::Result<()> {
     for files in needs::certificates(loaded) {
         Tls::load(files).context("a certificate cannot be used")?;
@@ -68,7 +68,7 @@ impl Program {
         Ok(Program { path, arguments: env::args_os().collect() })
     }
 
-    /// Whether the program that is installed now would start with the configuration as it is now.
+    /// Whether the installed program would start with the present configuration.
     pub(crate) fn check(&self, place: &FolderArgs) -> anyhow::Result<()> {
         let mut check = Command::new(&self.path);
         check.arg("check");
@@ -83,7 +83,7 @@ impl Program {
         gates_could_start(&place.load()?)
     }
 
-    /// Replaces this program; returns only if that is not possible.
+    /// Replaces this program. It returns only if that is not possible.
     pub(crate) fn replace_this(&self) -> anyhow::Error {
         let described = match sockets::hand_over() {
             Ok(described) => described,

@@ -1,33 +1,33 @@
-//! Messages to systemd, if it started Weir: that Weir is ready, that it stops, that it is alive (watchdog), and which sockets systemd
+//! Messages to systemd, if it started Weir: that Weir is ready, that it is stopping, that it is alive (watchdog), and which sockets systemd
 //! should keep.
 //!
-//! A socket in systemd's store stays open while `systemctl restart` stops one process and starts the next, so that nobody is refused. Without
-//! systemd all of this does nothing.
+//! systemd keeps these sockets open while `systemctl restart` stops one process and starts the next, so that no client is refused. Without
+//! systemd, all of this does nothing.
 
 use sd_notify::NotifyState;
 use std::time::Duration;
 use weir_foundation::sockets::{self, Address};
 
-/// We take connections.
+/// Says that we accept connections.
 pub(crate) fn ready() {
     tell(&[NotifyState::Ready, NotifyState::Status("serving")]);
 }
 
-/// We take no more, and finish what is under way.
+/// Says that we accept no more connections, and finish what is under way.
 pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("finishing what is under way")]);
 }
 
-/// The same, and then we start anew in the same process.
+/// The same, but then we start again in the same process.
 pub(crate) fn restarting() {
     let mut states = vec![NotifyState::Reloading, NotifyState::Status("restarting")];
     states.extend(NotifyState::monotonic_usec_now());
     tell(&states);
 }
 
-/// Says that we are alive, twice as often as systemd wants to hear it; nothing if it does not want to.
+/// Says that we are alive, twice as often as systemd demands it; none if it does not.
 ///
-/// It runs as a task among the others: if they keep all threads busy for so long, we are no longer of use to anybody.
+/// This is a task like all others. If they keep all threads busy for too long, Weir is of no use, and systemd should restart it.
 pub(crate) fn watchdog() -> Option<impl Future<Output = ()>> {
     let every = sd_notify::watchdog_enabled()? / 2;
     Some(async move {
@@ -49,12 +49,12 @@ pub(crate) fn keep_sockets() {
     });
 }
 
-/// Nobody listens on this address any more.
+/// Lets systemd close the socket for this address, because no gate listens there any more.
 pub(crate) fn forget(address: &Address) {
     tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name(address))]);
 }
 
-/// Names of stored sockets hold no colon.
+/// A name for systemd, which must not contain a colon.
 fn name(address: &Address) -> String {
     address.to_string().replace(':', "_")
 }

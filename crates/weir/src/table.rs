@@ -2,24 +2,24 @@
 
 use std::io::{self, Write};
 
-/// Rows under heads.
+/// Rows below their heads.
 pub(crate) struct Table {
     heads: Vec<(&'static str, Side)>,
     rows: Vec<Vec<String>>,
 }
 
-/// Where a column's text stands.
+/// How the text of a column is aligned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     Left,
     Right,
 }
 
-/// Longer cells are cut, so that one hostile subject does not push everything out of sight. A SHA-256 is whole.
+/// Longer cells are cut off, so that one hostile subject does not push everything out of sight. A SHA-256 fits.
 const CELL_MAX: usize = 64;
 
 impl Table {
-    /// A table with these heads; a head that begins with `>` stands to the right.
+    /// A table with these heads. If a head begins with `>`, its column is aligned to the right.
     pub(crate) fn new(heads: &[&'static str]) -> Table {
         let side = |head: &&'static str| match head.strip_prefix('>') {
             Some(name) => (name, Side::Right),
@@ -52,7 +52,7 @@ impl Table {
     }
 }
 
-/// Text of strangers on a terminal: nothing in it is obeyed, and it is cut.
+/// Makes text of strangers safe for the terminal, which could otherwise obey control characters in it, and shortens it.
 pub(crate) fn shown(text: &str) -> String {
     let mut plain = weir_scan::plain::shown(text, CELL_MAX + 1);
     if plain.chars().count() > CELL_MAX {

@@ -18,7 +18,7 @@ use weir_foundation::webhook::Calls;
 use weir_store::records::Records;
 use weir_tls::NamedCertificates;
 
-/// A keeper that has panicked is started again after this.
+/// How long to wait before a keeper that panicked is started again.
 const REST: Duration = Duration::from_secs(60);
 const BACKLOG: u32 = 128;
 
@@ -31,7 +31,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Reads what was got before. Nothing is asked for yet.
+    /// Reads the certificates that were obtained before. No authority is asked yet.
     pub(crate) fn open(config: &Config, data: &Path) -> anyhow::Result<Certificates> {
         let settings = &config.certificates;
         if !settings.is_on() {
@@ -47,17 +47,17 @@ impl Certificates {
         Ok(Certificates { named, sharing: Arc::new(sharing), folder: Some(folder) })
     }
 
-    /// The records are open: other machines may have got something.
+    /// Called when the records are open: other machines may have obtained certificates since.
     pub(crate) fn records_opened(&self, records: &Records) {
         self.sharing.opened(records);
     }
 
-    /// Starts to get and renew certificates, if some are wanted.
+    /// Starts the tasks that obtain and renew certificates, if certificates are configured.
     pub(crate) fn start(&self, config: &Config) -> Vec<JoinHandle<()>> {
         let Some(folder) = self.folder.clone() else { return Vec::new() };
         let listen = &config.certificates.listen;
         let answer = |address: &SocketAddr| {
-            // `[::]` would want the port of 0.0.0.0 as well.
+            // A socket on `[::]` would also take the port of 0.0.0.0.
             let only_v6 = listen.iter().any(|other| other.is_ipv4() && other.port() == address.port());
             tokio::spawn(answer_at(*address, only_v6, Arc::clone(&self.named)))
         };
@@ -68,7 +68,7 @@ impl Certificates {
         tasks
     }
 
-    /// Keeps certificates for ever. It belongs to no gate, so nobody but this starts it again.
+    /// Runs the keeper for ever. The keeper belongs to no gate, so only this loop restarts it if it panics.
     async fn keep(&self, settings: CertificateSettings, folder: CertificateFolder, calls: Option<Calls>) {
         loop {
             let (named, sharing, calls) = (Arc::clone(&self.named), Arc::clone(&self.sharing), calls.clone());
@@ -83,7 +83,7 @@ impl Certificates {
     }
 }
 
-/// A task that ends with whoever waits for it.
+/// A task that is aborted when this is dropped, for example because the caller is aborted.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
@@ -92,7 +92,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Answers the authority at this address. A port that is taken is no reason to end: it is tried again, and the gates serve.
+/// Answers the authority at this address. If the port is taken, this is tried again; the gates run anyway.
 async fn answer_at(address: SocketAddr, only_v6: bool, named: Arc<NamedCertificates>) {
     loop {
         match listen(address, only_v6) {
@@ -105,7 +105,7 @@ async fn answer_at(address: SocketAddr, only_v6: bool, named: Arc<NamedCertifica
     }
 }
 
-/// The program that replaced us may not have closed the port yet, so it may be used again at once.
+/// The port may be used again at once, because the program that we replaced may not have closed it yet.
 fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;

@@ -22,17 +22,17 @@ use weir_mail::inbound::RecipientCheck;
 /// The name of the first account.
 pub(crate) const ADMIN: &str = "admin";
 
-/// Pages that are served.
+/// The console, which serves its pages.
 pub(crate) struct Console {
-    /// Where.
+    /// The address at which it listens.
     pub(crate) address: SocketAddr,
-    /// What is served now.
+    /// The pages that are served now. They are replaced when the gates change.
     current: CurrentRouter,
-    /// The task that looks at the gates.
+    /// The task that polls the gates for the pages.
     watch: Mutex<JoinHandle<()>>,
 }
 
-/// Serves the pages over these gates.
+/// Starts the console for these gates.
 pub(crate) fn console(
     config: &Config,
     configuration: Configuration,
@@ -50,7 +50,7 @@ pub(crate) fn console(
     Ok(Console { address, current, watch })
 }
 
-/// What the pages show of the configuration.
+/// The part of the configuration that the pages show.
 pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> anyhow::Result<Configuration> {
     Ok(Configuration {
         settings: CurrentSettings::new(setting_views(&loaded.settings, (config, demo), &[])),
@@ -60,20 +60,20 @@ pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> any
     })
 }
 
-/// Tells the webhook what happens, if there is one.
+/// The task that tells the webhook what happens, if a webhook is configured.
 pub(crate) fn webhooks(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
     let webhook = config.notices.webhook.clone()?;
     Some(Webhooks::new(webhook, gates.administration.foundation.clone(), gates.lab.clone()).run())
 }
 
-/// Watches for incidents where there is no console, which does it otherwise.
+/// The task that watches for incidents if there is no console. Otherwise the console does this.
 pub(crate) fn incidents(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
     let shown = config.console.enabled && !config.console.listen.is_empty();
     (!shown).then(|| IncidentWatch::new(gates).run())
 }
 
 impl Console {
-    /// Other gates run now: shows those.
+    /// Shows other gates from now on.
     pub(crate) fn show(&self, supervisor: &Supervisor, configuration: Configuration, gates: Gates, api: Router) {
         let site = Site::new(gates, configuration, self.address);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +83,8 @@ impl Console {
     }
 }
 
-/// Settings as the pages show them. `config` is in force, and more than the file says if it is that of a demo; `restart` names those of
-/// which the file says something else by now.
+/// Settings for the pages. `config` is in force; in a demo it contains more than the file says. `restart` names the settings that were
+/// changed in the file and take effect only after a restart.
 pub(crate) fn setting_views(
     settings: &[Setting],
     (config, demo): (&Config, bool),
@@ -109,7 +109,7 @@ pub(crate) fn setting_views(
     settings.iter().map(view).collect()
 }
 
-/// What [`demo`](super::demo) changes, as it is written in a file.
+/// The settings that [`demo`](super::demo) changes, written as in a configuration file.
 fn demo_values(config: &Config) -> Vec<(&'static str, String)> {
     let list = |values: Vec<String>| {
         let quoted: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
@@ -128,7 +128,8 @@ fn demo_values(config: &Config) -> Vec<(&'static str, String)> {
     values
 }
 
-/// An administrator where there is nobody yet, and the password, once. In a demo it gets a new one at every start.
+/// Makes an administrator if there is no account yet. Returns the password, which is shown only this once. A demo gets a new password at
+/// every start.
 pub(crate) async fn first_admin(known: &ConsoleAccounts, demo: bool) -> anyhow::Result<Option<String>> {
     let accounts = known.list().await?;
     let (password, actor) = (fresh_password(), Actor::new("weir"));

@@ -12,10 +12,10 @@ use weir_mail::inbound::InboundSettings;
 use weir_smtp::client::approach::{Approach, Credentials};
 use weir_store::folder::DataFolder;
 
-/// How long one question to a name server may take.
+/// How long one query to a name server may take.
 const DNS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How delivery behaves, and the same in words.
+/// The settings of delivery, and a description of them for people.
 pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Settings, String)> {
     let from = &config.delivery;
     let ways = Ways::new(from, &config.inbound, data)?;
@@ -36,7 +36,7 @@ pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Se
     Ok((settings, ways.about()))
 }
 
-/// The ways that mail can go at this site.
+/// Finds the ways on which mail leaves this site.
 struct Ways<'a> {
     from: &'a DeliverySettings,
     inbound: &'a InboundSettings,
@@ -105,7 +105,7 @@ impl Ways<'_> {
         }
     }
 
-    /// A server that only one rule names. It does not get the login, which is for the hosts of `[delivery]` alone.
+    /// The route to a server that only one rule names. It does not get the login, which belongs to the hosts of `[delivery]` alone.
     fn one(&self, server: &Endpoint, lmtp: bool) -> Smarthost {
         let approach = Approach { lmtp, tls: self.from.tls, ..Approach::default() };
         Smarthost { hosts: vec![server.clone()], order: HostOrder::Failover, approach }

@@ -12,7 +12,7 @@ use weir_mail::inbound::recipients::Callout;
 use weir_mail::inbound::{Domains, EvaluatorSettings, RecipientCheck, RecipientRule, Settings};
 use weir_smtp::settings::{Auth, Settings as SmtpSettings};
 
-/// How mail from outside is taken; nothing if nothing listens.
+/// The settings for mail from outside; none if no port is configured for it.
 pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::Result<Option<Settings>> {
     let from = &config.inbound;
     if !from.is_on() {
@@ -55,12 +55,12 @@ pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::R
     }))
 }
 
-/// The domain of the demonstration; nobody else can have it (RFC 6761).
+/// The domain of the demonstration. It is reserved for tests (RFC 6761), so it belongs to nobody.
 const DEMO_DOMAIN: &str = "demo.test";
-/// Where it listens, if that is free, else on one of the next ports.
+/// The port at which the demonstration takes mail; if it is taken, one of the next ports.
 const DEMO_PORT: u16 = 2525;
 
-/// Gives a configuration without inbound mail a domain to try it with: everybody in it has a Maildir.
+/// Gives a configuration without inbound mail a domain to try it with: every address in it has a Maildir.
 pub(crate) fn demo(config: &Config) -> Config {
     let mut config = config.clone();
     config.scan.enabled = true;

@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use weir_web::identity::{self, Secret};
 
-/// Reads a shared key. A file that others on this machine can read is not a secret.
+/// Reads a shared key. If every user of this machine can read the file, that is an error.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
     let place = || format!("key file {}", path.display());
     let file = File::open(path).with_context(place)?;
@@ -25,7 +25,7 @@ pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
     Secret::from_text(&text).with_context(place)
 }
 
-/// The web cluster's secret from its file; one of our own is made at first start.
+/// Reads the web cluster's secret from its file. Without a file, Weir makes one of its own at the first start.
 pub(super) fn secret(from: &identity::Settings, data: &Path) -> anyhow::Result<Secret> {
     if let Some(file) = &from.secret_file {
         return read_key(file);
@@ -37,7 +37,8 @@ pub(super) fn secret(from: &identity::Settings, data: &Path) -> anyhow::Result<S
     read_key(&own)
 }
 
-/// Makes a key of 256 random bits, as text that only we may read. It is durable when this returns: cookies signed with it will come back.
+/// Makes a key of 256 random bits, written as text that only we can read. It is durable when this returns, because cookies that are signed
+/// with it will come back.
 fn make_key(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -46,7 +47,7 @@ fn make_key(path: &Path) -> io::Result<()> {
     let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let beside = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    // One that was left behind keeps the rights that it had.
+    // A file that was left behind by an earlier try would keep its permissions.
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     writeln!(file, "{text}")?;
     file.sync_all()?;

@@ -19,18 +19,17 @@ use weir_lab::{LabSettings, LabStartError};
 use weir_store::records::{Records, RecordsError};
 use weir_store::samples::Samples;
 
-/// A sample that has been coming in for this long comes no more.
+/// A sample that did not arrive completely within this time will not arrive any more.
 const LEFT_BEHIND: Duration = Duration::from_secs(24 * 3600);
-/// Samples that are wanted from other machines at once.
+/// How many samples are fetched from other machines at the same time.
 const FETCHES_MAX: usize = 64;
 
-/// A lab that is ready to run: it does nothing before its tasks are started, and ends when they are stopped, after
-/// [`Node::resign`].
+/// A lab that is ready to run. It does nothing before its tasks are started. It ends when they are stopped, after [`Node::resign`].
 pub(crate) struct ReadyLab {
     pub(crate) node: Node,
-    /// A word about its VMs, for whoever starts it.
+    /// A short description of its VMs, printed at the start.
     pub(crate) about: String,
-    /// In the order in which they are to be started.
+    /// Its tasks, in the order in which they are to be started.
     pub(crate) tasks: Vec<Task>,
 }
 
@@ -80,7 +79,7 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> Result<Opti
     Ok(Some(ReadyLab { node, about, tasks }))
 }
 
-/// What is configured for the lab and cannot work on this machine, in words.
+/// Everything that is configured for the lab but cannot work on this machine, as text.
 pub(crate) fn lab_problems(config: &Config) -> Vec<String> {
     match config.lab.enabled {
         true => vms::problems(&config.lab.vms).iter().map(ToString::to_string).collect(),
@@ -94,12 +93,12 @@ fn samples(lab: &LabSettings, home: &Path) -> Result<Samples, LabStartError> {
     opened.map_err(|error| LabStartError::Samples(folder, error))
 }
 
-/// Where a machine keeps what makes it one of its lab.
+/// The folder with a machine's identity in its lab.
 pub(crate) fn credentials(home: &Path) -> PathBuf {
     home.join("node")
 }
 
-/// What is set, or what is measured; a measurement moves only if it differs clearly from the stored one.
+/// The processing index that is configured, or else measured. A measurement replaces the stored value only if it differs clearly.
 async fn processing_index(lab: &LabSettings, records: &Records, name: &str) -> Result<ProcessingIndex, RecordsError> {
     if let Some(index) = lab.processing_index {
         return Ok(ProcessingIndex(index));

@@ -5,7 +5,7 @@ use crate::config::Loaded;
 use std::net::SocketAddr;
 use weir_tls::CertificateFiles;
 
-/// An address on which something would listen.
+/// An address at which something would listen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Listener {
     /// The setting that names it.
@@ -13,10 +13,11 @@ pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
 }
 
-/// What answers an authority's questions: it belongs to no gate, and waits for a port that is taken.
+/// The setting for the port at which Weir answers the certificate authority. It belongs to no gate, and if the port is taken it is simply
+/// tried again.
 const AUTHORITY: &str = "certificates.listen";
 
-/// Where they would listen, except at ports that the system chooses.
+/// All addresses at which the gates would listen, except ports that the system chooses.
 pub(crate) fn listeners(loaded: &Loaded) -> Vec<Listener> {
     let config = &loaded.config;
     let mail = mail_is_wanted(config, loaded, false);
@@ -47,7 +48,7 @@ pub(crate) fn addresses(loaded: &Loaded) -> Vec<SocketAddr> {
     of_gates.map(|listener| listener.address).collect()
 }
 
-/// The certificates that they would show.
+/// The certificate files that the gates would use.
 pub(crate) fn certificates(loaded: &Loaded) -> Vec<CertificateFiles> {
     let config = &loaded.config;
     let mail = config.submission.certificate().filter(|_| config.submission.enabled);

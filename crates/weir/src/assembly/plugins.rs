@@ -7,7 +7,8 @@ use weir_scan::address::Address;
 use weir_scan::clamd;
 use weir_scan::worker::scanner::Workers;
 
-/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab must not silently do less than it is told.
+/// Our own plugins and those in the folder. A plugin that cannot be used is an error, because a lab must not silently do less than it is
+/// configured to do.
 pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     let own = own(config)?;
     let Some(folder) = &config.lab.plugins else { return Ok(own) };
@@ -42,14 +43,15 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     Ok(own)
 }
 
-/// Tries these passwords, which are part of the version as rules are.
+/// Sets the passwords that the plugin tries. They are part of its version, so that results with other passwords do not count.
 fn archive(mut plugin: Plugin, passwords: &[String]) -> Plugin {
     plugin.version = format!("{}-{}", plugin.version, weir_analysis::archive::passwords_version(passwords));
     plugin.config = serde_json::json!({ "passwords": passwords });
     plugin
 }
 
-/// Asks the clamd of the scan gate; without one it is not offered. A plugin has no network, so that only sockets count.
+/// Connects the plugin to the clamd of the scan; without a clamd, the plugin is left out. A plugin has no network, so only Unix sockets
+/// count.
 fn clamav(mut plugin: Plugin, config: &Config) -> Option<Plugin> {
     let clamd = config.scanners.find::<clamd::Settings>()?;
     let path = |address: &Address| match address {
@@ -66,7 +68,7 @@ fn clamav(mut plugin: Plugin, config: &Config) -> Option<Plugin> {
     Some(plugin)
 }
 
-/// The rules of the scan gate. Results of other rules do not count, so they are part of the version.
+/// Gives the plugin the rules of the scan. They are part of its version, so that results with other rules do not count.
 fn yara(mut plugin: Plugin, config: &Config) -> anyhow::Result<Plugin> {
     let folder = config.scanners.find::<Workers>().and_then(|workers| workers.folder.as_ref());
     let folder: Option<PathBuf> = folder.map(std::path::absolute).transpose()?;

@@ -1,8 +1,8 @@
-//! Reading the configuration again while everything runs.
+//! Reads the configuration again while everything runs.
 //!
-//! What the web gate may use and where it sends requests follows at once ([`Gate::reload`]). If something of the throttle, the notices or delivery is
-//! different, the mail gate is started anew, with its sockets open all the time. Everything else stays as it was read at the start, and
-//! what differs there is named, so that nobody believes that it is in force. A configuration with a problem changes nothing at all.
+//! The web gate adopts its new limits, routes and servers at once ([`Gate::reload`]). If something of the throttle, the notices or delivery
+//! has changed, the mail gate is restarted; its sockets stay open all the time. Everything else stays as it was at the start. Changes there
+//! are reported by name, so that nobody believes that they are in force. If the configuration has a problem, no setting changes at all.
 
 use super::web::{Secure, backend, certificate, identities, settings};
 use crate::config::{Config, Loaded, Setting};
@@ -21,15 +21,16 @@ use weir_console::api::{Operation, PREFIX, administer};
 use weir_web::identity;
 use weir_web::proxy::{Gate, Reloaded, WebSettings};
 
-/// Keys of `[web]` and `[web.identity]` that need a restart; all others of them, and all of `[web.limits]`, do not.
+/// Settings of `[web]` that need a restart; all others of this section, and all of `[web.limits]`, do not.
 const WEB_AT_START: [&str; 6] = ["enabled", "listen", "listen_tls", "threads", "access_log", "log_format"];
-/// Queues, the history and other front-ends know subnets by what comes of these.
+/// Settings of `[web.identity]` that need a restart, because they decide how subnets are named in queues, in the history and by other
+/// front-ends.
 const IDENTITY_AT_START: [&str; 4] = ["secret_file", "ipv4_prefix", "ipv6_prefix", "groups"];
 
-/// Sections that the mail gate follows by starting anew.
+/// Sections whose changes the mail gate adopts by a restart of its own.
 const MAIL_FOLLOWS: [&str; 3] = ["throttle", "notices", "delivery"];
 
-/// What reads the configuration again.
+/// Reads the configuration again and remembers what is in force.
 pub(crate) struct Reloader {
     place: FolderArgs,
     data: PathBuf,
@@ -37,27 +38,27 @@ pub(crate) struct Reloader {
     /// The configuration in force.
     config: Config,
     settings: Vec<Setting>,
-    /// What the mail gate has not followed yet.
+    /// The settings that the mail gate has not adopted yet.
     for_mail: Option<(Config, Vec<Setting>)>,
 }
 
-/// What came of it.
+/// The outcome of a reload.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ReloadOutcome {
-    /// Of the web gate, if it runs.
+    /// What the web gate did, if it runs.
     pub(crate) web: Option<Reloaded>,
-    /// What the mail gate did, in words; nothing if nothing of its settings has changed.
+    /// What the mail gate did, in words; missing if none of its settings has changed.
     #[serde(default)]
     pub(crate) mail: Option<String>,
-    /// Whether the mail gate refused the new settings, and goes by the old ones.
+    /// Whether the mail gate refused the new settings and keeps the old ones.
     #[serde(default)]
     pub(crate) mail_refused: bool,
-    /// Settings that were changed and need a restart.
+    /// The settings that were changed and need a restart.
     pub(crate) restart: Vec<String>,
 }
 
 impl Reloader {
-    /// `config` is the one in force, which may be more than what was loaded.
+    /// `config` is the configuration in force, which in a demo contains more than the file that was loaded.
     pub(crate) fn new(
         place: FolderArgs,
         data: PathBuf,
@@ -67,15 +68,15 @@ impl Reloader {
         Reloader { place, data, web, config: config.clone(), settings: loaded.settings.clone(), for_mail: None }
     }
 
-    /// Another web gate runs now, or none.
+    /// Notes that another web gate runs now, or none.
     pub(crate) fn follow_web(&mut self, web: Option<Arc<Gate>>) {
         self.web = web;
     }
 
-    /// Reads the configuration and goes by it, as far as that is possible while everything runs. The mail gate, if there is one, is
+    /// Reads the configuration and puts in force what can change while everything runs. The settings of the mail gate, if there is one, are
     /// left to [`Reloader::for_mail`].
     pub(crate) fn reload(&mut self, has_mail: bool) -> anyhow::Result<ReloadOutcome> {
-        // Whatever becomes of the rest: it may have been renamed.
+        // The log is reopened in any case, because it may have been renamed.
         if let Some(gate) = &self.web {
             gate.reopen_log();
         }
@@ -103,18 +104,18 @@ impl Reloader {
         Ok(ReloadOutcome { web, mail: None, mail_refused: false, restart })
     }
 
-    /// The configuration that the mail gate is to be started anew with, if something of it has changed.
+    /// The configuration with which the mail gate must be restarted; none if its settings have not changed.
     pub(crate) fn for_mail(&self) -> Option<Config> {
         self.for_mail.as_ref().map(|(config, _)| config.clone())
     }
 
-    /// The settings in force, and the names of those that the mail gate has refused to follow.
+    /// The settings in force, and the names of those that the mail gate has not adopted.
     pub(crate) fn in_force(&self) -> (&[Setting], Vec<String>) {
         let refused = self.for_mail.iter().flat_map(|(_, settings)| settings).filter(|new| self.differs(new));
         (&self.settings, refused.map(|new| format!("{}.{}", new.section, new.key)).collect())
     }
 
-    /// The mail gate goes by it now.
+    /// Notes that the mail gate has adopted its new settings.
     pub(crate) fn mail_follows(&mut self) {
         if let Some((config, settings)) = self.for_mail.take() {
             self.config = config;
@@ -132,7 +133,7 @@ impl Reloader {
         known.is_some_and(|known| known.value != new.value)
     }
 
-    /// Keeps in mind what is in force now; the keys that are not, though the file says so.
+    /// Remembers which settings are in force now. Returns the names of those that need a restart.
     fn follow(&mut self, settings: Vec<Setting>) -> Vec<String> {
         let mut restart = Vec::new();
         for new in settings {
@@ -147,20 +148,21 @@ impl Reloader {
     }
 }
 
-/// What the running process is asked to do about itself, on the control socket or by a signal. Whoever asked may want to hear what came of it.
+/// A command to the running process about itself, from the control socket or by a signal. The sender of the command may wait for the
+/// outcome.
 pub(crate) enum ProcessCommand {
-    /// To read its configuration again.
+    /// Read the configuration again.
     Reload(Option<ReloadAnswer>),
-    /// To start anew, with the sockets that it has.
+    /// Restart, and keep the sockets open.
     Restart(Option<oneshot::Sender<anyhow::Result<()>>>),
 }
 
-/// Where the outcome of a reload goes.
+/// Takes the outcome of a reload.
 pub(crate) type ReloadAnswer = oneshot::Sender<anyhow::Result<ReloadOutcome>>;
 
-/// Reads the configuration again. It is asked for on the control socket alone, and so is not in the API's document.
+/// Reads the configuration again. This works only on the control socket, so it is not in the API's document.
 pub(crate) const RELOAD: Operation<(), ReloadOutcome> = administer("/reload", "Reads the configuration again");
-/// Starts the installed program anew; on the control socket alone, too.
+/// Starts the installed program in place of this one. This works only on the control socket, too.
 pub(crate) const RESTART: Operation<(), ()> = administer("/restart", "Starts the installed program anew");
 
 /// Carries out [`RELOAD`] and [`RESTART`].
@@ -205,7 +207,7 @@ fn is_followed(setting: &Setting) -> bool {
     }
 }
 
-/// The new settings, but for those that need a restart.
+/// The new settings, except those that need a restart.
 fn following(before: &WebSettings, new: WebSettings) -> WebSettings {
     WebSettings {
         enabled: before.enabled,
@@ -217,7 +219,7 @@ fn following(before: &WebSettings, new: WebSettings) -> WebSettings {
     }
 }
 
-/// The same of `[web.identity]`.
+/// The same for `[web.identity]`.
 fn knowing(before: &identity::Settings, new: identity::Settings) -> identity::Settings {
     identity::Settings {
         secret_file: before.secret_file.clone(),
@@ -230,13 +232,13 @@ fn knowing(before: &identity::Settings, new: identity::Settings) -> identity::Se
 
 fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::Result<Reloaded> {
     let before = gate.settings();
-    // Read in any case, so that one that cannot be used is noticed before anything has changed.
+    // The certificate is read in any case, so that a bad one is noticed before anything has changed.
     let named = before.named.clone().unwrap_or_default();
     let fresh = certificate(config, data, &named).context("the web gate's certificate")?;
     let same = before.tls.as_ref().zip(fresh.as_ref()).is_some_and(|(old, new)| old.has_files_of(new));
     let tls = if same { before.tls.clone() } else { fresh };
     let backends: Vec<_> = config.web.backends.iter().map(|rule| backend(config, rule)).collect();
-    // The small one of the demo is in no configuration.
+    // The small backend of the demo is in no configuration.
     let own = before.backends.first().filter(|first| first.admission.name == super::web::BUILTIN);
     let backends = match (backends.is_empty(), own) {
         (true, Some(own)) => vec![own.clone()],
@@ -249,7 +251,7 @@ fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::R
     let secure = Secure { tls: tls.clone(), named: Some(named) };
     let reloaded = gate.reload(settings(config, secure, identities, backends, data)?)?;
     if same && let Some(tls) = tls {
-        // It was read a moment ago. Sessions that can be resumed stay so.
+        // The files were read just now. This keeps the sessions that clients can resume.
         tls.reload().context("the web gate's certificate")?;
     }
     Ok(reloaded)

@@ -13,17 +13,17 @@ use weir_scan::verdict::Verdict;
 use weir_scan::worker::scanner::Workers;
 use weir_store::spool::Spool;
 
-/// The scan, ready to be started when the spool is open.
+/// The scan stage, ready to be started when the spool is open.
 pub(crate) struct Scan {
     settings: Settings,
     inspectors: Vec<Arc<dyn Inspector>>,
     foundation: Foundation,
-    /// What waits for the lab; none if nothing does.
+    /// The rules for mail that waits for the lab; none if no mail does.
     lab: Option<LabSettings>,
 }
 
 impl Scan {
-    /// Reads the configuration, and the limits that tuning has found before.
+    /// Reads the configuration, and the limits that tuning found before.
     pub(crate) async fn new(config: &Config, foundation: &Foundation) -> anyhow::Result<Scan> {
         let scan = &config.scan;
         let limits = &scan.stage.plan.limits;
@@ -39,7 +39,7 @@ impl Scan {
         };
         let lab = together::is_on(config).then(|| config.scan_lab.clone());
         let inspectors = inspectors(config).await?;
-        // Before the first message is scanned. Rules that nobody can keep to any more do not keep mail from flowing.
+        // The rules must be in force before the first message is scanned. If they cannot be read, mail flows all the same.
         if scan.enabled
             && let Err(error) = adopt_rules(&foundation.records.rules(), &inspectors).await
         {
@@ -48,7 +48,7 @@ impl Scan {
         Ok(Scan { settings, inspectors, foundation: foundation.clone(), lab })
     }
 
-    /// The scan in words; nothing if it is off.
+    /// A description of the scan for people; none if it is off.
     pub(crate) fn about(&self) -> Option<String> {
         let Settings { enabled, auto_tune, .. } = &self.settings;
         let plan = self.settings.plan_in_force();
@@ -59,7 +59,7 @@ impl Scan {
         enabled.then(|| format!("{} feeds up to {} bytes and above{tuned}{lab}", plan.limits.feeds(), plan.limits))
     }
 
-    /// What the stage is started with on this spool, joined to the lab if mail waits for one.
+    /// What the stage needs to start with this spool. If mail waits for the lab, the stage is connected with it.
     pub(crate) fn setup(self, spool: &Spool, lab: &CurrentLab) -> Setup {
         let Foundation { folder, records, relay, .. } = self.foundation;
         let site = Site {
@@ -74,8 +74,8 @@ impl Scan {
     }
 }
 
-/// Who looks at mail: one panel for all feeds, or one for each if some have scanners of their own. This is the one place where scanners
-/// are joined to the stage.
+/// The inspectors: one panel of scanners for all feeds, or one for each feed if some have scanners of their own. This is the only place
+/// where scanners are connected with the stage.
 async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartError> {
     if !config.scan.enabled {
         return Ok(vec![Arc::new(Nobody)]);
@@ -94,7 +94,7 @@ async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartErr
     Ok((0..config.scan.stage.plan.limits.feeds()).map(feed).collect())
 }
 
-/// No scanner is there. Nothing passes: nobody looked.
+/// The inspector for when the scan is off. Its verdict lets nothing pass, because nobody looked at the mail.
 struct Nobody;
 
 impl Inspect for Nobody {

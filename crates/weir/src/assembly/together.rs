@@ -14,17 +14,17 @@ pub(super) fn is_on(config: &Config) -> bool {
     config.scan.enabled && config.lab.enabled && config.scan_lab.enabled && config.scan_lab.policy.is_on()
 }
 
-/// This lab for the scan, under this policy.
+/// Gives the scan access to this lab under this policy.
 pub(super) fn way(settings: LabSettings, lab: &CurrentLab) -> LabWay {
     LabWay { settings, laboratory: Arc::new(OwnLab(lab.clone())) }
 }
 
-/// The lab that runs now, if one does: it may fail and come back while mail flows. All clones are one.
+/// The lab that runs now, if one does: it may fail and come back while mail flows. All clones share the same lab.
 #[derive(Clone, Default)]
 pub(crate) struct CurrentLab(Arc<RwLock<Option<Node>>>);
 
 impl CurrentLab {
-    /// From now on it is this one.
+    /// Sets the lab that is used from now on.
     pub(crate) fn set(&self, node: Option<Node>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = node;
     }

@@ -5,17 +5,17 @@ use weir_lab::plugin::{Plugin, Run};
 use weir_lab::tasks::Task;
 use weir_lab::vm::{self, Common, Guests, Vm, VmRule, VmStartError, VmsSettings};
 
-/// Where an administrator may put guests for every user.
+/// The folder with the guests that all users of this machine share.
 const INSTALLED: &str = "/usr/share/weir";
 
-/// The VMs of this machine, the tasks that keep them, and a word about them for whoever starts it.
+/// The VMs of this machine, the tasks that run them, and a short description, printed at the start.
 pub(super) struct Vms {
     pub(super) vms: Vec<Vm>,
     pub(super) tasks: Vec<Task>,
     pub(super) about: String,
 }
 
-/// Prepares the VMs. They come up in the background when their tasks run.
+/// Prepares the VMs. They are started in the background when their tasks run.
 pub(super) fn prepare(vms: &VmsSettings, home: &Path) -> Result<Vms, VmStartError> {
     let rules = &vms.rules;
     if rules.is_empty() {
@@ -40,7 +40,7 @@ pub(super) fn problems(vms: &VmsSettings) -> Vec<VmStartError> {
     common(vms, Path::new("")).missing_programs().map(VmStartError::NoProgram).chain(without).collect()
 }
 
-/// Two VMs for a demonstration, where a guest and QEMU are.
+/// Adds two VMs for a demonstration, if this machine has a guest and QEMU.
 pub(super) fn demo(vms: &mut VmsSettings) {
     let is_possible = guests(vms).linux.is_some() && common(vms, Path::new("")).missing_programs().next().is_none();
     if vms.rules.is_empty() && is_possible {
@@ -48,14 +48,14 @@ pub(super) fn demo(vms: &mut VmsSettings) {
     }
 }
 
-/// Plugins that run in VMs belong to this lab only if it has some that can run them: a sample waits for every plugin that takes it, also for
-/// one that no machine can run.
+/// Removes plugins that run in VMs if this lab has no VM that can run them. Otherwise samples would wait for a plugin that no machine can
+/// run.
 pub(super) fn if_any(mut plugins: Vec<Plugin>, vms: &VmsSettings) -> Vec<Plugin> {
     plugins.retain(|plugin| plugin.run != Run::Vm || is_offered(plugin, vms));
     plugins
 }
 
-/// Whether a VM offers this plugin. Of other machines' VMs only what is said is known.
+/// Whether a VM offers this plugin. About the VMs of other machines we know only what the settings say.
 fn is_offered(plugin: &Plugin, vms: &VmsSettings) -> bool {
     let has_tags = |rule: &VmRule| plugin.tags.iter().all(|tag| rule.tags.contains(tag));
     let is_named = |rule: &VmRule| rule.plugins.is_empty() || rule.plugins.contains(&plugin.name);
@@ -70,7 +70,7 @@ fn common(vms: &VmsSettings, home: &Path) -> Common {
     Common { home: home.join("vms"), ..vms.common.clone() }
 }
 
-/// The folders of our guests, absolute, of those that are there.
+/// The absolute paths of our guests, as far as they exist.
 fn guests(vms: &VmsSettings) -> Guests {
     Guests {
         linux: guest(vms.guest.as_deref(), "guest"),

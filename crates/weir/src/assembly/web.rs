@@ -19,12 +19,12 @@ use weir_web::builtin;
 use weir_web::identity::{self, Identities};
 use weir_web::proxy::{Backend, BackendRule, Gate, Settings};
 
-/// How often the certificate's files are looked at.
+/// How often the certificate's files are checked for changes.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
-/// The backend that `weir up --demo` has of its own.
+/// The name of the backend that `weir up --demo` brings along.
 pub(super) const BUILTIN: &str = "builtin";
 
-/// Starts the web gate, if it is enabled and has a backend. `demo` gives it one of our own.
+/// Starts the web gate, if it is enabled and has a backend. With `demo`, it gets the built-in backend.
 pub(crate) async fn web_gate(
     config: &Config,
     data: &DataFolder,
@@ -47,7 +47,7 @@ pub(crate) async fn web_gate(
     Ok(Some(gate))
 }
 
-/// Looks after the certificate that the gate has, whichever that is, for as long as there is a gate.
+/// Reloads the gate's current certificate when its files change, for as long as the gate exists.
 async fn watch_certificate(gate: Weak<Gate>) {
     let mut complaint = String::new();
     loop {
@@ -68,13 +68,13 @@ async fn watch_certificate(gate: Weak<Gate>) {
     }
 }
 
-/// What the gate has for TLS.
+/// The certificates of the gate.
 pub(super) struct Secure {
     pub(super) tls: Option<Arc<Tls>>,
     pub(super) named: Option<Arc<NamedCertificates>>,
 }
 
-/// What the gate is told.
+/// The settings of the gate.
 pub(super) fn settings(
     config: &Config,
     secure: Secure,
@@ -100,7 +100,7 @@ pub(super) fn settings(
     })
 }
 
-/// The certificates, if some are needed.
+/// The certificates for TLS; none if the gate has no TLS listener.
 pub(super) fn certificate(
     config: &Config,
     data: &Path,
@@ -118,7 +118,7 @@ pub(super) fn certificate(
     let tls = Tls::load_all(first, others)?;
     let own = config.certificates.names.first().filter(|_| web.certificate.is_none());
     let tls = tls.with_names(Arc::clone(named), own.map(String::as_str));
-    // The authority's own protocol is spoken only where it is asked for.
+    // The authority's own protocol is offered only if certificates are obtained with it.
     let asks = config.certificates.is_on() && config.certificates.challenge == ChallengeKind::TlsAlpn;
     let protocols: &[&str] = if asks { &["h2", "http/1.1", CHALLENGE_PROTOCOL] } else { &["h2", "http/1.1"] };
     Ok(Some(Arc::new(tls.speaking(protocols))))
@@ -131,13 +131,13 @@ async fn backends(config: &Config) -> anyhow::Result<Vec<Backend>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("the built-in backend cannot listen")?;
     let servers = vec![listener.local_addr()?.to_string()];
     tokio::spawn(builtin::serve(listener, Arc::default()));
-    // Few enough that one client can fill them, and see who is let in before it.
+    // One client can fill so few slots, and then sees that others are admitted before it.
     let slots = Some(Slots::Fixed(8));
     let rule = BackendRule { slots, ..BackendRule::new(BUILTIN, servers) };
     Ok(vec![backend(config, &rule)])
 }
 
-/// A backend as it is configured.
+/// A backend with its settings from the configuration.
 pub(super) fn backend(config: &Config, rule: &BackendRule) -> Backend {
     let mut backend = config.web.backend(rule);
     backend.admission.report = config.web_exchange.is_shared();

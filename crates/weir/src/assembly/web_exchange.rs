@@ -13,7 +13,7 @@ use weir_web::exchange::{Exchange, Settings};
 use weir_web::profile::{Document, TEXT_BYTES_MAX};
 use weir_web::proxy::Gate;
 
-/// Joins a running gate to the other front-ends, and to its history.
+/// Connects a running gate with the other front-ends and with its history.
 pub(super) fn join(config: &Config, data: &DataFolder, gate: &Gate) -> anyhow::Result<()> {
     let (from, secret) = (&config.web_exchange, secret(&config.web_identity, data.path())?);
     let key = from.relay_key_file.as_deref().map_or_else(|| Ok(secret.clone()), read_key)?;
@@ -28,14 +28,15 @@ pub(super) fn join(config: &Config, data: &DataFolder, gate: &Gate) -> anyhow::R
     keep_history(gate.join(&settings)?, file)
 }
 
-/// Brings the document on disk in, and writes every one that is adopted.
+/// Loads the history document from disk, and writes every new one that is adopted.
 fn keep_history(exchange: &Exchange, path: PathBuf) -> anyhow::Result<()> {
     let place = || format!("history {}", path.display());
     if let Some(text) = read_history(&path).with_context(place)? {
         exchange.put_document(&text).with_context(place)?;
     }
     let mut adopted = exchange.document();
-    // It ends with the exchange, which is watched itself: an exchange that panicked must not be told as a history that ended.
+    // This task ends when the exchange ends, and the exchange is watched itself: if it panics, the failure must not be reported as the end
+    // of this task.
     supervision::spawn_until_done("web history", async move {
         while adopted.changed().await.is_ok() {
             let Some(document) = adopted.borrow_and_update().clone() else { continue };
@@ -49,7 +50,7 @@ fn keep_history(exchange: &Exchange, path: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The text of a history document, if one is there. One octet more than there may be is read, so that an endless one is noticed.
+/// The text of a history document, if there is one. One octet more than allowed is read, so that a file that is too long is noticed.
 pub(crate) fn read_history(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -61,7 +62,7 @@ pub(crate) fn read_history(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// A reader never sees half a document.
+/// Writes the document in one step, so that readers never see half of it.
 pub(crate) fn write_history(path: &Path, document: &Document) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(".new");

@@ -78,7 +78,7 @@ impl BackupArgs {
     }
 }
 
-/// Read here and not by the process that runs: the file may be for root alone.
+/// The passphrase is read here and not by the running process, because the file may be readable only for root.
 fn passphrase(file: Option<&Path>) -> anyhow::Result<Option<Passphrase>> {
     file.map(Passphrase::read).transpose().map_err(|error| told(&error))
 }
@@ -125,7 +125,7 @@ impl RestoreArgs {
         refuse_other_owner(&data)?;
         let passphrase = passphrase(self.passphrase_file.as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        // Before the data folder is made: a wrong passphrase changes nothing.
+        // This comes before the data folder is made, so that a wrong passphrase changes nothing.
         let sound =
             runtime.block_on(SoundBackup::check(&self.folder, passphrase.as_ref())).map_err(|error| told(&error))?;
         let folder = DataFolder::open(&data)?;

@@ -1,7 +1,6 @@
 //! `weir check`: is the configuration valid, and could it run on this machine?
 //!
-//! What is wrong with the machine is a warning and not an error: a port may be the running Weir's own, or be free by the time that it is
-//! wanted.
+//! Problems of the machine are only warnings: a taken port may belong to the running Weir, or be free when it is needed.
 
 mod dkim_keys;
 mod ports;
@@ -25,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was seen of a valid configuration on this machine.
+/// What was found out about a valid configuration on this machine.
 struct Seen {
     listeners: Vec<ListenerView>,
     keys: Vec<KeyView>,
@@ -65,7 +64,7 @@ impl Args {
     }
 }
 
-/// Looks at the machine and the data folder.
+/// Looks at the machine and at the data folder.
 fn look(loaded: &Loaded, folder: &Path) -> Seen {
     let mut warnings = warnings(loaded);
     let runs = UnixStream::connect(folder.join("control.sock")).is_ok();
@@ -81,7 +80,7 @@ fn look(loaded: &Loaded, folder: &Path) -> Seen {
     Seen { listeners, keys, warnings }
 }
 
-/// What is valid and still likely to surprise somebody.
+/// Warnings about settings that are valid but likely to surprise somebody.
 fn warnings(loaded: &Loaded) -> Vec<String> {
     let config = &loaded.config;
     let lab = assembly::lab_problems(config);

@@ -12,7 +12,7 @@ pub(crate) struct CompletionsArgs {
 
 impl CompletionsArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        // The generator panics where it cannot write, as into a pipe that `head` has closed.
+        // The generator panics if it cannot write, for example into a pipe that `head` has closed.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::Cli::command(), "weir", &mut script);
         Ok(out.write_all(&script)?)

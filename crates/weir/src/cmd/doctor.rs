@@ -1,7 +1,7 @@
-//! `weir doctor`: what is wrong on this machine, the most important first, each with the next step.
+//! `weir doctor`: lists what is wrong on this machine, the most important first, each with the next step.
 //!
-//! It changes nothing and opens no store. What it finds is what an operator would look for: the configuration, the data folder and its disk,
-//! the process and its gates, ports, certificates, and the servers that Weir needs.
+//! It changes nothing and does not open the store itself. It checks what an operator would check: the configuration, the data folder and
+//! its disk, the process and its gates, ports, certificates, and the servers that Weir needs.
 
 mod configured;
 mod running;
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// How much it matters, the gravest first.
+/// How important a finding is, the most important first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Grade {
@@ -33,7 +33,7 @@ enum Grade {
     Broken,
     /// Something will not work before long, or is risky.
     Soon,
-    /// Good to know.
+    /// Worth knowing.
     Note,
 }
 
@@ -51,7 +51,7 @@ impl Finding {
     }
 }
 
-/// A disk with less than this left refuses mail soon.
+/// If the disk has less free space than this, mail will soon be refused.
 const DISK_LOW: u64 = 1 << 30;
 
 impl Args {

@@ -92,7 +92,7 @@ impl MailArgs {
         }
     }
 
-    /// Whether anything is given, rather than left to the running gate.
+    /// Whether any option was given. Otherwise the running gate is tuned.
     fn is_given(&self) -> bool {
         let usual = (self.lambda, self.t0, self.ts) == (1.5, 0.1, 0.0002);
         let options = self.cpus.is_some() || self.last_feed_helps.is_some() || self.age_bound.is_some();
@@ -172,7 +172,7 @@ impl TuneArgs {
         print_tuned(out, &tuned, &task)
     }
 
-    /// Whether anything is given that the running gate has no use for.
+    /// Whether any option was given that the running gate cannot use.
     fn is_what_if(&self) -> bool {
         let usual = (self.feeds, self.last_limit.0, self.seed) == (5, 250_000, 1) && self.weights.is_empty();
         let options = self.free_last_limit || self.plot.is_some() || !matches!(self.strategy, StrategyArg::All);
@@ -193,7 +193,7 @@ impl TuneArgs {
             objective: Objective { weights, last },
             strategies: self.strategy.strategies(),
             age_bound: self.mail.age_bound.unwrap_or(Plan::AGE_BOUND),
-            // Where the last feed counts, it must be able to do what a line would.
+            // If the last feed counts, it must be able to do whatever a single queue for all mail could do.
             last_feed_helps: self.mail.last_feed_helps.unwrap_or(self.free_last_limit),
             seed: self.seed,
             search_arrivals: TuneTask::SEARCH_ARRIVALS,
@@ -253,7 +253,7 @@ fn print_judged(out: &mut dyn Write, name: &str, judged: &Judged) -> anyhow::Res
     Ok(())
 }
 
-/// Limits as people read them.
+/// Limits for people.
 pub(crate) fn bytes(limits: &[u64]) -> String {
     Limits::new(limits.to_vec()).map_or_else(|error| error.to_string(), |limits| limits.to_string())
 }

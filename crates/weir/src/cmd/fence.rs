@@ -21,7 +21,7 @@ impl Args {
             eprintln!("error: {failure}");
             NOT_STARTED
         });
-        // The code is that of the plugin.
+        // The exit code is that of the plugin.
         std::process::exit(code.into())
     }
 }

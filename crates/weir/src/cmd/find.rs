@@ -7,7 +7,7 @@ use std::io::Write;
 use weir_console::api::find::FIND;
 use weir_mail::operations::{FoundMail, MailFilter, MailFound};
 
-/// The longest subject and address of a line.
+/// Longer subjects and addresses are cut off in a line.
 const SUBJECT_MAX: usize = 50;
 const ADDRESS_MAX: usize = 40;
 
@@ -114,7 +114,7 @@ fn to(mail: &FoundMail) -> String {
     }
 }
 
-/// Text of strangers on a terminal: nothing in it is obeyed.
+/// Makes text of strangers safe for the terminal, which could otherwise obey control characters in it.
 fn tame(text: &str, most: usize) -> String {
     weir_scan::plain::shown(text, most)
 }

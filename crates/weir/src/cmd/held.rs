@@ -152,7 +152,7 @@ impl DeleteArgs {
         let filter = Filter { user: user.clone(), recipient: to.clone(), ..Filter::default() };
         let held = control.ask(&held::LIST, &filter)?;
         if held.recipients == 0 {
-            // The gate says so, in its own words.
+            // Nothing is held: the gate's own answer says so.
             return Ok(true);
         }
         let more = if held.more { "at least " } else { "" };

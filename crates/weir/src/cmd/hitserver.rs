@@ -60,7 +60,7 @@ async fn serve(settings: &HitserverSettings, out: &mut dyn Write) -> anyhow::Res
         "Stopping: {} frames received, {} not passed on because a front-end was too slow, {} connections that did not prove the key.",
         counted.frames, counted.dropped, counted.unproven
     );
-    // Nobody may be reading any more.
+    // The reader of our output may be gone, and that does not matter.
     let _ = writeln!(out, "{words}").and_then(|()| out.flush());
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::io::Write;
 use weir_console::api::incidents::{LIST, SHOW};
 use weir_console::incidents::Incident;
 
-/// The longest text of a stranger in one line.
+/// Longer texts of strangers are cut off.
 const TEXT_MAX: usize = 400;
 
 #[derive(clap::Args)]
@@ -78,7 +78,7 @@ fn story(out: &mut dyn Write, incident: &Incident) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text of strangers on a terminal: nothing in it is obeyed.
+/// Makes text of strangers safe for the terminal, which could otherwise obey control characters in it.
 fn tame(text: &str) -> String {
     weir_scan::plain::shown(text, TEXT_MAX)
 }

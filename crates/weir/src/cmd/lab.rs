@@ -1,4 +1,4 @@
-//! `weir lab`: samples, what became of them, and why; and the machines of the lab.
+//! `weir lab`: samples, their verdicts and the reasons for them; and the machines of the lab.
 
 mod acted;
 mod machines;
@@ -16,7 +16,7 @@ use weir_console::api::samples::{self, Filter, Given, Next, Which};
 use weir_lab::neutered::{self, Member};
 use weir_lab::operations::{LabStatus, Relative};
 
-/// What is taken out of one archive.
+/// At most this many bytes are unpacked from one archive.
 const UNWRAPPED_MAX: u64 = 1 << 30;
 
 #[derive(clap::Subcommand)]
@@ -334,7 +334,7 @@ fn print_status(out: &mut dyn Write, status: &LabStatus) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sentences that hold words of strangers: nothing in them is obeyed, and they may be long.
+/// Makes sentences with words of strangers safe for the terminal, and shortens them.
 fn plain(text: &str) -> String {
     weir_scan::plain::shown(text, 500)
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// All of them, for one sample after another: which are wanted is asked line by line.
+/// Runs all plugins for one sample after another. For each sample, a line on standard input names the plugins that are wanted.
 const ALL: &str = "all";
 
 #[derive(clap::Args)]
@@ -14,7 +14,7 @@ pub(crate) struct Args {
     job: PathBuf,
 }
 
-/// Those that run as processes.
+/// The plugins that run as processes.
 fn names() -> Vec<&'static str> {
     let own = weir_analysis::PLUGINS.iter().filter(|plugin| plugin.is_process()).map(|plugin| plugin.name);
     own.chain([ALL]).collect()

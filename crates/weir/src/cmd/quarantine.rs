@@ -170,7 +170,7 @@ fn print_page(out: &mut dyn Write, page: &QuarantinePage) -> anyhow::Result<()> 
     };
     writeln!(out, "  {:<11} {}, handed in by {}{user}", "from", shown(&sender(entry)), shown(&entry.source))?;
     writeln!(out, "  {:<11} {}", "to", shown_long(&entry.recipients.join(", ")))?;
-    // It was stored with the mail, maybe by an older Weir.
+    // The verdict was stored together with the mail, perhaps by an older version.
     for finding in page.verdict["findings"].as_array().into_iter().flatten() {
         let outcome = &finding["outcome"];
         let what = Outcome::deserialize(outcome).map_or_else(|_| outcome.to_string(), |outcome| outcome.to_string());
@@ -192,7 +192,7 @@ fn print_page(out: &mut dyn Write, page: &QuarantinePage) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Text of strangers in a line of its own.
+/// Makes text of strangers safe for the terminal, for a line of its own.
 fn shown_long(text: &str) -> String {
     weir_scan::plain::shown(text, 400)
 }
@@ -215,7 +215,7 @@ struct QuarantineSelectionArgs {
     asking: Asking,
 }
 
-/// What becomes of it.
+/// The decision about the mail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReleaseOrDelete {
     Release,
@@ -262,7 +262,7 @@ impl QuarantineSelectionArgs {
     fn confirmed(&self, control: &Control, decision: ReleaseOrDelete) -> anyhow::Result<bool> {
         let found = control.ask(&quarantine::LIST, &self.filter.of_list())?;
         if found.entries.is_empty() {
-            // The gate says so, in its own words.
+            // Nothing was found: the gate's own answer says so.
             return Ok(true);
         }
         let more = if found.more { "at least " } else { "" };

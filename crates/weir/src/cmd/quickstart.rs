@@ -1,8 +1,9 @@
-//! `weir quickstart`: from a machine to a protected site in a few questions.
+//! `weir quickstart`: sets Weir up on a machine after a few questions.
 //!
-//! It looks at what runs here, asks what it cannot see, writes a small configuration that passes `weir check`, says what has to be changed
-//! in the DNS and in neighbouring programs, starts Weir, tries it, and prints what to do next. It overwrites nothing without saying so, and
-//! changes the configuration of a neighbour only if it is told to; `weir quickstart undo` takes that out again.
+//! It looks at what runs on this machine, asks what it cannot see, and writes a small configuration that passes `weir check`. It says what
+//! has to be changed in the DNS and in other programs on this machine (its neighbours), starts Weir, tries it, and prints what to do next.
+//! It overwrites nothing without saying so. It changes the configuration of a neighbour only if it is told to; `weir quickstart undo`
+//! reverts that.
 
 mod lab;
 mod mail;
@@ -91,7 +92,7 @@ pub(crate) struct Common {
     start: bool,
 }
 
-/// Where Weir is on this machine.
+/// The paths of the configuration and of the data folder.
 pub(super) struct Place {
     pub(super) config: PathBuf,
     pub(super) data: PathBuf,
@@ -157,7 +158,7 @@ impl Common {
         let blocked = plan.neighbours.iter().any(|neighbour| neighbour.blocks);
         let possible = !self.no_start && (!blocked || !plan.edits.is_empty());
         let wanted = possible && ask.agreed(self.start || self.yes, "Start Weir now?")?;
-        // A neighbour leaves its ports only for a Weir that starts.
+        // A neighbour gives up its ports only if Weir will be started.
         let edited = wanted && self.edit_neighbours(plan, &place.config, ask, out)?;
         let blocked = blocked && !edited;
         out.flush()?;
@@ -178,7 +179,7 @@ impl Common {
         started.map_or(Ok(()), Started::stay)
     }
 
-    /// Puts the lines in next door, if somebody wants that. Whether all of it is done.
+    /// Changes the configuration of the neighbours, if the user wants that. Returns whether all changes were made.
     fn edit_neighbours(
         &self,
         plan: &Plan,
@@ -205,7 +206,8 @@ impl Common {
         Ok(true)
     }
 
-    /// Writes the configuration. One that is there stays, unless it says nothing or may be replaced; then a copy stays.
+    /// Writes the configuration. If one exists already, it is replaced only if it contains no settings or the user allows it; then a copy
+    /// is kept.
     fn write(&self, file: &Path, text: &str, out: &mut dyn Write) -> anyhow::Result<()> {
         match fs::read_to_string(file) {
             Ok(before) if before == text => {}
@@ -250,7 +252,7 @@ fn free_name(file: &Path) -> PathBuf {
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(1))
 }
 
-/// Passwords may come into it, so only root and the service may read it.
+/// The configuration may contain passwords, so only root and the service may read it.
 fn write_file(file: &Path, text: &str) -> io::Result<()> {
     let beside = file.with_extension("toml.new");
     let mut options = fs::OpenOptions::new();

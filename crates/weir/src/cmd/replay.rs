@@ -91,7 +91,7 @@ impl Args {
         skipped(out, &replay.skipped)
     }
 
-    /// The domains whose people are colleagues.
+    /// Domains whose people count as colleagues.
     fn colleagues(&self) -> anyhow::Result<Domains> {
         let config = self.config.load()?.config;
         let (throttle, inbound) = (config.throttle, config.inbound);
@@ -146,7 +146,7 @@ impl Args {
     }
 }
 
-/// What was read, under which rules, and what came of it.
+/// Prints what was read, under which rules, and the outcome.
 fn summary(out: &mut dyn Write, past: &PastMail, replay: &Replay, params: &Params) -> anyhow::Result<()> {
     let total = Total::of(replay);
     let last = past.mails.last().map_or(past.start, |mail| past.wall(mail.at));
@@ -176,7 +176,7 @@ impl KindArg {
     }
 }
 
-/// All users together.
+/// The figures of all users together.
 #[derive(Default)]
 struct Total<'a> {
     users: u64,
@@ -213,7 +213,7 @@ impl<'a> Total<'a> {
             0 => return "no mail would have waited".into(),
             mails => format!("{} ({percent:.1} % of those accepted) would have waited", number(mails, "mail")),
         };
-        // Where everything that waited is still held, there is no longest wait.
+        // If everything that waited is still held, no longest wait is known.
         if self.longest_s > 0.0 { format!("{waited}, the unluckiest {}", clock(self.longest_s)) } else { waited }
     }
 
@@ -266,10 +266,10 @@ fn rest(out: &mut dyn Write, users: &[(&str, &UserReplay)]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Days outside of the usual that are printed.
+/// At most this many unusual days are printed.
 const OUTLYING_MAX: usize = 10;
 
-/// The caps by the day that this mail suggests.
+/// Prints the daily caps that this mail suggests.
 fn proposed(out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
     let Some(caps) = replay.proposed else { return Ok(()) };
     if !replay.outlying.is_empty() {
@@ -309,7 +309,7 @@ fn skipped(out: &mut dyn Write, skipped: &Skipped) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A user's name, fit for a terminal and not longer than a table can bear.
+/// A user's name, made safe for the terminal and short enough for a table.
 fn name(user: &str) -> String {
     let name = printable(user);
     if name.chars().count() <= 40 { name } else { name.chars().take(39).chain(['…']).collect() }

@@ -50,7 +50,7 @@ enum InputKind {
     File,
 }
 
-/// A file that is larger is no mail.
+/// A larger file cannot be mail.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 impl Args {
@@ -95,7 +95,7 @@ impl Args {
     }
 }
 
-/// By its extension, or a first line that only a header has.
+/// Recognises a message by its extension, or by a first line that only a message has.
 fn is_message(path: &Path, bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
     let name = line.split(|byte| *byte == b':').next().unwrap_or(&[]);
@@ -106,7 +106,7 @@ fn is_message(path: &Path, bytes: &[u8]) -> bool {
         || line.starts_with(b"From ")
 }
 
-/// A message with this file attached.
+/// A message with this file as its attachment.
 fn attached(path: &Path, bytes: &[u8]) -> Vec<u8> {
     use base64::Engine;
     let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -116,7 +116,7 @@ fn attached(path: &Path, bytes: &[u8]) -> Vec<u8> {
          Content-Disposition: attachment; filename*=UTF-8''{name}\r\n\r\n"
     );
     let mut message = head.into_bytes();
-    // A multiple of three, so that no line but the last is padded.
+    // 57 is a multiple of three, so only the last line is padded.
     for line in bytes.chunks(57) {
         message.extend(base64::engine::general_purpose::STANDARD.encode(line).bytes());
         message.extend_from_slice(b"\r\n");

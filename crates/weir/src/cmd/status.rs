@@ -27,7 +27,7 @@ pub(crate) struct Args {
     asking: Asking,
 }
 
-/// Not all is well: nothing went wrong with the asking, so only the exit code says it again.
+/// Not all is well. The command itself succeeded and has printed everything, so this only sets the exit code.
 #[derive(Debug)]
 pub(crate) struct NotWell(pub(crate) u8);
 
@@ -51,7 +51,7 @@ impl Args {
         let gate = self.asking.reach()?;
         let status = match gate.ask(&STATUS, &()) {
             Ok(status) => status,
-            // As when its database is away.
+            // This happens when its database cannot be reached, for example.
             Err(error) if gate.is_running() => {
                 writeln!(out, "NOT WELL: Weir runs, but its state cannot be read: {error:#}")?;
                 return Err(NotWell(4).into());
@@ -78,7 +78,7 @@ fn print(out: &mut dyn Write, seen: &StatusAndHealth, long: bool) -> anyhow::Res
             Verdict::Look => "LOOK",
             Verdict::Failing => "FAILS",
         };
-        // A server's own words may be among them.
+        // The text may contain words of another server.
         let lines: Vec<String> = says.lines().map(|line| weir_scan::plain::shown(line, usize::MAX)).collect();
         writeln!(out, "  {part:<12} {word:<5} {}", lines.join("\n                     "))?;
     }

@@ -16,17 +16,17 @@ pub(crate) struct ThrottleOptions {
 pub(crate) enum Given {
     Rate(Rate),
     Number(u32),
-    /// Which of the two words.
+    /// The second of the two words, rather than the first.
     Word(bool),
 }
 
 impl ThrottleOptions {
-    /// Those that were given, in the table's order.
+    /// The options that were given, in the order of the table.
     pub(crate) fn given(&self) -> &[(&'static Param, Given)] {
         &self.given
     }
 
-    /// `params` with those that were given.
+    /// `params`, with the options that were given put over them.
     pub(crate) fn over(&self, mut params: Params) -> Params {
         for (param, given) in &self.given {
             param.set(&mut params, given.value());

@@ -1,6 +1,6 @@
 //! `weir top`: the overview in a terminal, drawn again every second.
 //!
-//! Numbers come from the same handlers as those of the console. Rates are differences between two looks, so the first screen has
+//! The numbers come from the same handlers as those of the console. Rates are differences between two polls, so the first screen shows
 //! none. If the output is not a terminal, one screen is printed.
 
 use crate::answer::{bytes, count, print_answer, time};
@@ -19,9 +19,9 @@ use weir_mail::scan::FeedsStatus;
 use weir_web::admission::{CounterValues, SessionView};
 use weir_web::view::{BackendView, Status};
 
-/// Sessions of the web gate that are named.
+/// How many sessions of the web gate are shown.
 const SESSIONS: usize = 5;
-/// Home, and everything below and to the right forgotten.
+/// Moves the cursor to the top left corner and clears everything after it.
 const CLEAR: &str = "\x1b[H\x1b[J";
 
 #[derive(clap::Args)]
@@ -67,13 +67,13 @@ impl Args {
     }
 }
 
-/// All gates at one moment.
+/// The state of all gates at one moment.
 struct GatesLook {
     at: Instant,
     gates: Gates,
 }
 
-/// How each gate is doing. A gate that is off says nothing.
+/// The state of each gate. A gate that is off has none.
 #[derive(Serialize)]
 struct Gates {
     status: WholeStatus,
@@ -210,14 +210,14 @@ impl GatesLook {
         vec![leader, if states.is_empty() { "no samples yet".to_owned() } else { states.join(", ") }]
     }
 
-    /// How fast a counter grows; nothing is known at the first look.
+    /// How fast a counter grows; not known at the first poll.
     fn rate(&self, earlier: Option<&GatesLook>, counter: impl Fn(&GatesLook) -> Option<u64>) -> String {
         let Some((before, (now, then))) = earlier.and_then(|look| Some((look, (counter(self)?, counter(look)?))))
         else {
             return "-/s".to_owned();
         };
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
-        // A gate that has started anew counts from nothing.
+        // A gate that was restarted counts from zero, so the difference may be negative.
         format!("{:.0}/s", now.saturating_sub(then) as f64 / seconds)
     }
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// What a gate would answer, of which the screen shows only a part.
+    /// The answers of the gates, with only as much as the screen shows.
     fn look(messages: u64, web: Value) -> GatesLook {
         let status = json!({
             "version": "1", "running": true, "data": "/d", "records": "sqlite", "relay": "here", "learn_only": false,

@@ -29,7 +29,7 @@ fn print(out: &mut dyn Write, trace: &Trace) -> anyhow::Result<()> {
     let about = if parts.is_empty() { "what is known".to_owned() } else { parts.join(", ") };
     writeln!(out, "The way of {}: {about}.\n", tame(&trace.id))?;
     for line in &mail.lines {
-        // With one message there is nothing to tell apart.
+        // If there is only one message, its id need not be shown in every line.
         let message = if mail.messages.len() > 1 { format!("{:<20}  ", line.message) } else { String::new() };
         writeln!(out, "{}  {message}{:<10}  {}", time(&line.at), line.stage, tame(&line.text))?;
     }
@@ -42,7 +42,7 @@ fn print(out: &mut dyn Write, trace: &Trace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Text of strangers on a terminal: nothing in it is obeyed.
+/// Makes text of strangers safe for the terminal, which could otherwise obey control characters in it.
 fn tame(text: &str) -> String {
     weir_scan::plain::shown(text, usize::MAX)
 }

@@ -35,11 +35,11 @@ use weir_mail::operations::{Listener, NewUser, UserOperations};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
 
-/// Another verb may hold the folder for a moment.
+/// How long to wait for the data folder, which another command may hold for a moment.
 const PATIENCE_FOR_FOLDER: Duration = Duration::from_secs(1);
-/// For an answer on the control socket to be written and read.
+/// How long an answer on the control socket may take to be written and read.
 const TIME_TO_ANSWER: Duration = Duration::from_millis(500);
-/// For threads that still write a file when everything has stopped.
+/// How long threads may still write a file after everything has stopped.
 const PATIENCE_FOR_THREADS: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
@@ -80,7 +80,7 @@ impl Args {
         if let Ok(task) = std::env::var("WEIR_PLANT_PANIC") {
             supervision::plant_panic(&task);
         }
-        // Before anything is opened: what was passed to us has numbers that nobody else may have.
+        // This comes before anything is opened: the sockets that were passed to us have fixed numbers, which nothing else may get.
         restart::take_sockets()?;
         let program = restart::Program::new()?;
         allocator::take_back();
@@ -101,7 +101,7 @@ impl Args {
     }
 }
 
-/// What runs behind the gates that there are now: the webhook, and the watch for incidents where no console keeps it.
+/// Starts what runs besides the gates: the webhook, and the watch for incidents if no console does that.
 fn background(config: &Config, gates: &Orchestrator) -> Vec<JoinHandle<()>> {
     let Some(shown) = gates.gates() else { return Vec::new() };
     let webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
@@ -112,7 +112,7 @@ fn background(config: &Config, gates: &Orchestrator) -> Vec<JoinHandle<()>> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Stop,
-    /// The program is started anew, with the sockets of this one.
+    /// The program is started again, with the sockets of this one.
     Restart,
 }
 
@@ -126,7 +126,7 @@ async fn up(
     let (folder, demo) = (take(path).await?, args.demo);
     let config = if demo { &assembly::demo(&loaded.config) } else { &loaded.config };
     let control = folder.control_socket();
-    // Signals that come while we open count too.
+    // Signals that arrive while the gates open must count too.
     let mut stop = Stop::new()?;
     let passwords = Passwords::new(config.submission.hashes_at_once as usize, random())?;
     let passwords = passwords.with_directory(Directory::open(&config.directory).context("sign_in.ldap")?);
@@ -151,7 +151,7 @@ async fn up(
     if let Err(error) = greet(out, &gates, &greeting) {
         tracing::warn!(%error, "the greeting could not be printed");
     }
-    // Now that somebody is there whom the authority can ask.
+    // The authority can ask only now, because something listens.
     let keepers = gates.certificates().start(config);
     service_manager::ready();
     let watchdog = service_manager::watchdog().map(tokio::spawn);
@@ -173,7 +173,7 @@ async fn up(
                 let asked = answer.map(|answer| answer.send(checked)).is_some();
                 if restarts {
                     if asked {
-                        // The answer is on its way to whoever asked, and ends with this program.
+                        // The answer is still being sent, and would be lost when this program ends.
                         tokio::time::sleep(TIME_TO_ANSWER).await;
                     }
                     break End::Restart;
@@ -200,7 +200,7 @@ async fn up(
     let how = match end {
         End::Stop => {
             service_manager::stopping();
-            // From now on clients are refused; those that were accepted are served to the end.
+            // From now on new clients are refused. Those that were accepted are served to the end.
             sockets::close_all();
             "Stopping"
         }
@@ -209,7 +209,7 @@ async fn up(
             "Restarting"
         }
     };
-    // Nobody may be reading any more; that must not keep us from stopping in order.
+    // The reader of our output may be gone, and that must not keep us from stopping in order.
     let under_way = if gates.mail.is_wanted() { "messages that are coming in are" } else { "what is under way is" };
     let _ = writeln!(out, "{how}: {under_way} finished first.").and_then(|()| out.flush());
     behind.iter().for_each(JoinHandle::abort);
@@ -222,7 +222,7 @@ async fn up(
     Ok(end)
 }
 
-/// What the control socket serves. Without records, all it can say is why there are none.
+/// What the control socket serves. Without records it can only say why they are not open.
 fn api(gates: &Orchestrator) -> Router {
     if let Some(gates) = gates.gates() {
         return router(&gates);
@@ -232,14 +232,14 @@ fn api(gates: &Orchestrator) -> Router {
     Router::new().fallback(move || std::future::ready((StatusCode::SERVICE_UNAVAILABLE, Json(answer.clone()))))
 }
 
-/// The account that is made when the console runs for the first time.
+/// Makes the first account when the console runs for the first time.
 struct FirstAdmin {
     demo: bool,
     looked: bool,
 }
 
 impl FirstAdmin {
-    /// Its password, if it was made now.
+    /// The password of the account, if it was made just now.
     async fn make(&mut self, gates: &Orchestrator) -> anyhow::Result<Option<String>> {
         let Some(shown) = gates.gates().filter(|_| gates.console.gate().is_some() && !self.looked) else {
             return Ok(None);
@@ -248,7 +248,7 @@ impl FirstAdmin {
         assembly::first_admin(&shown.administration.accounts, self.demo).await
     }
 
-    /// The same when the console comes later than everything else.
+    /// The same if the console starts later than everything else: also prints how to log in.
     async fn greet_late(&mut self, gates: &Orchestrator, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.make(gates).await? {
             Some(password) => Ok(greet_console(out, gates, Some(&password))?),
@@ -257,7 +257,7 @@ impl FirstAdmin {
     }
 }
 
-/// Once every gate that is wanted runs, nobody will ask for a socket that was passed to us and is still unused.
+/// Closes the sockets that were passed to us but are unused. When every gate that is switched on is up, no gate will ask for them any more.
 fn close_unused_sockets(states: &GateStates) {
     if states.all_up() {
         for address in sockets::close_unused() {
@@ -272,7 +272,7 @@ fn close_unused_sockets(states: &GateStates) {
 enum NextEvent {
     Stop,
     Command(ProcessCommand),
-    /// Something about a gate.
+    /// Something happened to a gate.
     Gate(GateEvent),
 }
 
@@ -306,11 +306,12 @@ async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Optio
     others_run
 }
 
-/// Lets the mail gate follow. Whether another one runs now, what it did, in words, and whether it refused.
+/// Lets the mail gate adopt its new settings. Returns whether another mail gate runs now, what it did in words, and whether it refused
+/// them.
 async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool, Option<String>, bool) {
     let mut refused = None;
     let Some(config) = reloader.for_mail() else {
-        // The file may be again as it was before.
+        // The file may have been changed back to what is in force.
         gates.states().refused_settings(GateName::Mail, refused);
         return (false, None, false);
     };
@@ -330,7 +331,7 @@ async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool
     (true, Some(said), is_refused)
 }
 
-/// Every connection is an open file, and the usual limit is for programs that have few.
+/// Raises the limit of open files. Every connection is one, and the usual limit is meant for programs that have few.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -339,7 +340,7 @@ fn raise_open_files() {
     }
 }
 
-/// Takes the data folder, patiently if another verb has it for a moment.
+/// Locks the data folder. If another command holds it, this waits for a moment.
 async fn take(path: &Path) -> anyhow::Result<DataFolder> {
     let begun = Instant::now();
     loop {
@@ -352,13 +353,14 @@ async fn take(path: &Path) -> anyhow::Result<DataFolder> {
     }
 }
 
-/// For what waits for the disk or hashes passwords. Each thread keeps a huge page or more of its own, so that hundreds of them,
-/// as the runtime would have by default, would hold memory that nobody needs after a rush.
+/// The number of threads for work that waits for the disk or hashes passwords. Each thread keeps a huge page or more for itself. The
+/// hundreds that the runtime allows by default would keep memory that nobody needs after a rush.
 const BLOCKING_THREADS_MAX: usize = 32;
 
 const DEMO: &str = "demo";
 
-/// A user to try everything with, and the password, once. Without being wanted, only where nobody is known yet.
+/// Makes a user to try everything with, and returns the password, which is shown only this once. Unless it is `wanted`, this is done only
+/// if there are no users yet.
 async fn demo_user(users: &UserOperations, wanted: bool) -> anyhow::Result<Option<String>> {
     if !wanted && !users.list("").await?.users.is_empty() {
         return Ok(None);
@@ -379,12 +381,12 @@ async fn demo_user(users: &UserOperations, wanted: bool) -> anyhow::Result<Optio
     Ok(Some(password))
 }
 
-/// What else is said at the start.
+/// What is printed at the start besides the state of the gates.
 struct Greeting<'a> {
     path: &'a Path,
     /// The demo user's password.
     password: Option<&'a str>,
-    /// The first administrator's.
+    /// The first administrator's password.
     admin: Option<&'a str>,
 }
 
@@ -396,7 +398,7 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
         writeln!(out, "  {:<12} DOES NOT RUN, and will be tried again: {why}", gate.to_string())?;
     }
     let mail = gates.mail.gate();
-    // Not its whole status: counting all that is held would keep the reader waiting.
+    // The whole status would count all held mail, which takes too long here.
     let vital = mail.map(|mail| mail.gate.operations().status.vital().context("the gate runs")).transpose()?;
     let listeners = vital.as_ref().map(|vital| vital.listeners.as_slice()).unwrap_or_default();
     for listener in listeners {
@@ -458,10 +460,10 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
     Ok(())
 }
 
-/// Where the first administrator's password is, if nobody saw it on a terminal.
+/// The file with the first administrator's password, if it was not printed on a terminal.
 const FIRST_PASSWORD: &str = "first-password";
 
-/// Writes a file that only the owner of the data folder can read.
+/// Writes a file that only its owner can read.
 fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mut open = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
@@ -469,7 +471,7 @@ fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     open.sync_all()
 }
 
-/// Where the pages are, and how to log in.
+/// Prints where the pages are, and how to log in.
 fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&str>) -> io::Result<()> {
     let Some(Console { address, .. }) = gates.console.gate() else { return Ok(()) };
     writeln!(out, "\nTo see and decide everything, open http://{address}")?;
@@ -478,7 +480,7 @@ fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&st
         Some(password) if gates.is_demo() || io::stdout().is_terminal() => {
             writeln!(out, "  log in as {name}; the password is shown only once: {password}")?;
         }
-        // What is printed goes into a journal or a log then, where many can read it, and for long.
+        // Otherwise the output goes into a journal or a log, where many people can read it for a long time.
         Some(password) => {
             let file = gates.folder().join(FIRST_PASSWORD);
             write_secret(&file, password)?;
@@ -490,7 +492,7 @@ fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&st
     out.flush()
 }
 
-/// What to try with the demo user.
+/// Prints what can be tried with the demo user.
 fn greet_demo(out: &mut dyn Write, gates: &Orchestrator, password: &str, listeners: &[Listener]) -> io::Result<()> {
     let address = listeners.first().map(|first| first.address.as_str()).unwrap_or_default();
     writeln!(out, "\nA user to try things with; this password is shown only once:")?;
@@ -518,7 +520,7 @@ fn greet_demo(out: &mut dyn Write, gates: &Orchestrator, password: &str, listene
     Ok(())
 }
 
-/// Where the web gate listens, and whom it serves.
+/// Prints where the web gate listens, and for which backends.
 fn greet_web(out: &mut dyn Write, web: Option<&weir_web::proxy::Gate>) -> io::Result<()> {
     let Some(status) = web.map(weir_web::proxy::Gate::status) else {
         return writeln!(out, "  {:<12} off: no backend in [web]", "web");
@@ -536,12 +538,12 @@ fn greet_web(out: &mut dyn Write, web: Option<&weir_web::proxy::Gate>) -> io::Re
     Ok(())
 }
 
-/// What the reader typed to start us, and can type again.
+/// The name under which the user started this program, for commands that we print.
 fn own_name() -> String {
     std::env::args().next().unwrap_or_else(|| "weir".to_owned())
 }
 
-/// The signals that end us, the one that makes us read again, and the one that makes us start anew.
+/// The signals that stop us, the one that makes us read the configuration again, and the one that restarts us.
 struct Stop {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
@@ -559,7 +561,7 @@ impl Stop {
         })
     }
 
-    /// What is to be done. Whoever asked for it may want to hear what came of it.
+    /// Waits for a signal or a command. The sender of a command may wait for its outcome.
     async fn or_command(&mut self, wanted: &mut mpsc::Receiver<ProcessCommand>) -> NextEvent {
         tokio::select! {
             _ = self.terminate.recv() => NextEvent::Stop,

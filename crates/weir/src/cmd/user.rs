@@ -141,7 +141,7 @@ pub(crate) struct PasswdArgs {
 impl PasswdArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
-        // An unknown user is said before a password is asked for.
+        // This reports an unknown user before it asks for a password.
         control.ask_of(&users::SHOW, &self.name, &())?;
         let password = self.password.read(&self.name)?;
         let new = NewPassword { password: password.text.clone() };
@@ -268,7 +268,7 @@ impl SecureArgs {
             writeln!(out, "Nothing was done.")?;
             return Ok(());
         }
-        // Where another system checks the password, none is asked for that would open nothing.
+        // If another system checks the password, a new one here would have no effect, so none is asked for.
         let password = match &page.password_elsewhere {
             Some(_) => None,
             None => Some(self.password.read(&self.name)?),
@@ -318,7 +318,7 @@ pub(crate) struct RemoveArgs {
 impl RemoveArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
-        // An unknown user is said before anything is asked.
+        // This reports an unknown user before it asks for confirmation.
         control.ask_of(&users::SHOW, &self.name, &())?;
         if !self.yes && !prompt::confirmed(&format!("Remove the user {} permanently?", self.name))? {
             writeln!(out, "Nothing was removed.")?;
@@ -344,7 +344,7 @@ fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     })
 }
 
-/// A user with the times that they were stopped.
+/// A user, with the times when the throttle stopped them.
 #[derive(serde::Serialize)]
 struct Shown {
     #[serde(flatten)]

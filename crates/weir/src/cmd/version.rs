@@ -13,17 +13,17 @@ pub(crate) struct VersionArgs {
     json: bool,
 }
 
-/// How this program was built. `tools/release` says the commit and its date; a build of one's own has neither.
+/// How this program was built. `tools/release` sets the commit and its date; other builds have neither.
 #[derive(Serialize)]
 struct BuildFacts {
     version: &'static str,
     commit: Option<&'static str>,
-    /// Of the commit, so that two builds of it are the same.
+    /// The date of the commit and not of the build, so that two builds of it are identical.
     date: Option<&'static str>,
     architecture: &'static str,
     libc: &'static str,
     optimised: bool,
-    /// The newest data folder that it reads.
+    /// The newest format of the data folder that it can read.
     data_format: u32,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct ReadyArgs {
 }
 
 impl ReadyArgs {
-    /// For health checks: succeeds if every gate that is wanted serves.
+    /// For health checks: succeeds if every gate that is switched on is up.
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let status = self.asking.reach_running("process")?.ask(&STATUS, &())?;
         let down: Vec<String> =

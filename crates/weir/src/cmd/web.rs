@@ -225,7 +225,7 @@ fn print_status(out: &mut dyn Write, status: &Status) -> anyhow::Result<()> {
     exchange::print(out, &status.exchange.clone().unwrap_or_default())
 }
 
-/// What other proxies ask.
+/// Prints the state of the door for other proxies.
 fn print_door(out: &mut dyn Write, door: &DoorView) -> anyhow::Result<()> {
     writeln!(
         out,
@@ -272,7 +272,7 @@ fn backend_row(backend: &BackendView) -> [String; 12] {
     ]
 }
 
-/// Where most of what is asked comes from, who has to wait for it, and what could be set differently.
+/// Prints where most requests come from, who has to wait because of them, and which settings might help.
 fn print_pressure(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
     let said = queue.pressure.sentences();
     if !said.is_empty() {
@@ -296,7 +296,7 @@ fn print_pressure(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What fairness changed against first come, first served.
+/// Prints what fair queueing changed, compared with first come, first served.
 fn print_change(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
     let counters = &queue.counters;
     if counters.sooner + counters.later == 0 {

@@ -1,10 +1,9 @@
 //! The configuration, in two stages.
 //!
-//! Stage one is the TOML exactly as typed, with the place of every key ([`Reader`]). Stage two is
-//! [`Config`]: every number inside its bounds, every default filled in. The way from one to the other
-//! reports *all* problems at once, each with key path, line and a hint. Each section is declared by the gate that uses it
-//! ([`weir_settings::settings!`]); validation, `weir config show` and `docs/config.md` all come from that declaration. This module only
-//! lists the sections. An empty file, or none, is a valid configuration.
+//! Stage one is the TOML exactly as typed, with the position of every key ([`Reader`]). Stage two is [`Config`]: every number is inside its
+//! bounds, and every default is filled in. The step from one to the other reports *all* problems at once, each with its key, line and a
+//! hint. Each section is declared by the gate that uses it ([`weir_settings::settings!`]); validation, `weir config show` and
+//! `docs/config.md` all come from that declaration. This module only lists the sections. An empty file, or none, is a valid configuration.
 
 mod page;
 
@@ -30,7 +29,7 @@ use weir_settings::{ReadDocument, Reader};
 use weir_web::exchange::{ExchangeSettings, HistorySettings};
 use weir_web::proxy::{DoorSettings as ForwardAuthSettings, WebSettings};
 
-/// A validated configuration: a field for each section, and for the scanners and the profiles of the throttle, which are several.
+/// A validated configuration. It has a field for each section; the scanners and the throttle's profiles have several sections each.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) throttle: ThrottleSettings,
@@ -99,7 +98,7 @@ impl Config {
 }
 
 impl Config {
-    /// Rules between sections.
+    /// Checks rules that concern several sections.
     fn check(&self, reader: &mut Reader<'_>) {
         if self.clamd_door.is_on() && !self.scan.enabled {
             let hint = "set enabled = true under [scan], or listen nowhere";
@@ -147,7 +146,7 @@ impl Config {
         }
     }
 
-    /// Where other proxies ask, there must be something to ask for.
+    /// If other proxies ask Weir, there must be a backend for which they ask.
     fn check_forward_auth(&self, reader: &mut Reader<'_>) {
         let carried = self.web.backends.iter().any(|backend| backend.elsewhere);
         match (self.web_forward_auth.is_on(), carried && self.web.enabled) {
@@ -167,7 +166,7 @@ impl Config {
         }
     }
 
-    /// Somebody must be there whom the authority can ask.
+    /// Checks that something will answer the questions of the certificate authority.
     fn check_certificates(&self, reader: &mut Reader<'_>) {
         let settings = &self.certificates;
         let web = self.web.enabled && !self.web.backends.is_empty();
@@ -187,20 +186,21 @@ impl Config {
         }
     }
 
-    /// Whether mail of other people than those who sit at this machine is throttled: what another mail server asks about is theirs, too.
+    /// Whether the throttle also concerns mail of people who do not sit at this machine. Mail about which another mail server asks is
+    /// theirs, too.
     fn others_send(&self) -> bool {
         let asked = (self.milter.is_on() && self.milter.throttle) || self.policy_service.is_on();
         self.submission.is_public() || asked || !self.submission.received_from.is_empty()
     }
 
-    /// Whether a stop is told to nobody but the user's contact, if there is one, and nobody said that this is meant.
+    /// Whether nobody except the user's contact would learn that a user was stopped, and the settings do not say that this is intended.
     pub(crate) fn stops_are_silent(&self) -> bool {
         let heard = !self.notices.admin.is_empty() || self.notices.webhook.is_some() || self.notices.silent;
         self.submission.enabled && !self.throttle.learn_only && !heard
     }
 }
 
-/// Whether this text would be a valid configuration at this place.
+/// Checks whether this text would be a valid configuration in this file.
 pub(crate) fn check_text(text: &str, file: &Path) -> Result<(), Problems> {
     Loaded::from_text(text, Some(file)).map(drop)
 }
@@ -209,10 +209,10 @@ pub(crate) fn check_text(text: &str, file: &Path) -> Result<(), Problems> {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
-    /// The file that was read; none if only defaults are in force.
+    /// The file that was read; none if there are only defaults.
     pub(crate) file: Option<PathBuf>,
     pub(crate) settings: Vec<Setting>,
-    /// The sections and what each is about.
+    /// The sections, and what each is about.
     pub(crate) sections: Vec<(&'static str, String)>,
 }
 
@@ -229,12 +229,12 @@ impl ConfigArg {
         Loaded::find(self.config.as_deref())
     }
 
-    /// The file that was named.
+    /// The file that was named on the command line.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.config.as_deref()
     }
 
-    /// The option as it was typed, to be repeated in a command that replays something; empty if it was not.
+    /// The option as it was typed, for printing a command that repeats something; empty if it was not given.
     pub(crate) fn as_typed(&self) -> String {
         self.config.as_ref().map_or_else(String::new, |path| format!(" --config {}", path.display()))
     }
@@ -254,7 +254,7 @@ impl Loaded {
         }
     }
 
-    /// No file at all.
+    /// The configuration without any file.
     pub(crate) fn defaults() -> Loaded {
         Loaded::from_text("", None).unwrap_or_else(|problems| unreachable!("the defaults are valid: {problems}"))
     }

@@ -3,7 +3,7 @@
 use super::{Loaded, Setting};
 use std::fmt::Write;
 
-/// TOML of what differs from the defaults, or of everything with its explanation.
+/// TOML of the settings that differ from the defaults, or of all settings with explanations.
 pub(crate) fn as_toml(loaded: &Loaded, all: bool) -> String {
     let mut page = String::new();
     let mut section = "";

@@ -1,4 +1,4 @@
-//! What a configuration may say, and what is said of one that may not.
+//! Tests of what a configuration may contain, and of the problems that are reported.
 
 use super::*;
 use weir_scan::clamd;
@@ -122,7 +122,7 @@ fn a_configuration_that_lets_everybody_in_or_tells_nobody_is_refused() {
         for network in ["0.0.0.0/0", "0.0.0.0/1\", \"128.0.0.0/1", "::/0"] {
             let everybody = named.replace("10.0.0.0/8", network);
             assert!(problems(&everybody).contains("clients: everybody could send mail"), "{everybody}");
-            // Those who may say who somebody is are asked for no password either.
+            // Clients that may name the user are not asked for a password either.
             for key in ["trusted", "received_from"] {
                 let named = told.replace("[notices]", &format!("{key} = [\"{network}\"]\n[notices]"));
                 let said = problems(&named);

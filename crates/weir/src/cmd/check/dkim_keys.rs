@@ -1,4 +1,4 @@
-//! Whether all keys that sign outgoing mail can be read and used. If one cannot, the mail gate does not start.
+//! Checks whether all keys that sign outgoing mail can be used. If one cannot, the mail gate does not start.
 
 use serde::Serialize;
 use std::path::Path;
@@ -9,13 +9,13 @@ use weir_smtp::dkim::{KeyError, key_files};
 pub(super) struct KeyView {
     domain: String,
     selector: String,
-    /// How it signs; nothing if it cannot be used.
+    /// Its algorithm; none if it cannot be used.
     algorithm: Option<&'static str>,
     /// Why it cannot be used.
     problem: Option<String>,
 }
 
-/// All keys of a data folder; an error if it cannot be seen which there are.
+/// All keys of a data folder; an error if the folder with the keys cannot be read.
 pub(super) fn look(folder: &Path) -> Result<Vec<KeyView>, KeyError> {
     let files = key_files(&folder.join("keys/dkim"))?;
     let view = files.into_iter().map(|file| {
@@ -29,19 +29,19 @@ pub(super) fn look(folder: &Path) -> Result<Vec<KeyView>, KeyError> {
 }
 
 impl KeyView {
-    /// In words, if it can be used.
+    /// A line for people, if the key can be used.
     pub(super) fn line(&self) -> Option<String> {
         let algorithm = self.algorithm?;
         Some(format!("DKIM key {} of {}: {algorithm}, can be used", self.selector, self.domain))
     }
 
-    /// Why it cannot.
+    /// The warning, if it cannot be used.
     pub(super) fn warning(&self) -> Option<String> {
         self.problem.as_ref().map(|problem| unusable(problem))
     }
 }
 
-/// The words for a key, or a folder of keys, that is of no use to whoever looks.
+/// The warning about a key, or a folder of keys, that the user who asks cannot use.
 pub(super) fn unusable(problem: &dyn std::fmt::Display) -> String {
     format!(
         "a DKIM key cannot be used, and a mail gate that runs as you would not start: {problem}; make another with `weir dkim add`, \

@@ -10,7 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use weir_foundation::sockets::could_listen;
 
-/// A listener of the configuration, and how its port is.
+/// A listener of the configuration, and the state of its port.
 #[derive(Debug, Serialize)]
 pub(super) struct ListenerView {
     setting: &'static str,
@@ -19,26 +19,26 @@ pub(super) struct ListenerView {
     port: Port,
 }
 
-/// How a port is.
+/// The state of a port.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "port", content = "problem", rename_all = "lowercase")]
 enum Port {
-    /// Nobody has it.
+    /// No program uses it.
     Free,
-    /// The Weir that runs on this data folder has it.
+    /// The Weir that runs on this data folder uses it.
     Ours,
-    /// systemd has it, and passes it to what it starts.
+    /// systemd has it, and passes it to the service that it starts.
     Systemd,
-    /// Somebody else has it: who, in words.
+    /// Another program uses it; the text says which.
     Taken(String),
-    /// Nothing can listen there: why.
+    /// Nothing can listen there; the text says why.
     Refused(String),
 }
 
-/// All listeners; `runs` says that a Weir runs on this data folder.
+/// The state of all listeners. `runs` says whether a Weir runs on this data folder.
 pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<ListenerView> {
     let tried: Vec<_> = listeners(loaded).into_iter().map(|one| (one, could_listen(one.address))).collect();
-    // Looking through all processes takes a while, and is only worth it if something is taken.
+    // Looking through all processes takes a while, so it is done only if an address is taken.
     let machine = tried.iter().any(|(_, tried)| tried.is_err()).then(Machine::look).unwrap_or_default();
     let view = |(Listener { setting, address }, tried)| ListenerView {
         setting,
@@ -66,7 +66,7 @@ fn port(tried: io::Result<()>, holder: Option<&Listening>, runs: bool) -> Port {
     }
 }
 
-/// Who is in the way of an address: at the same one, or one of the two is all addresses.
+/// The listener that is in the way of an address: it has the same address, or one of the two stands for all addresses.
 fn holder(listening: &[Listening], address: SocketAddr) -> Option<&Listening> {
     let same_port = || listening.iter().filter(|one| one.address.port() == address.port());
     let exact = same_port().find(|one| one.address == address);
@@ -75,7 +75,7 @@ fn holder(listening: &[Listening], address: SocketAddr) -> Option<&Listening> {
 }
 
 impl ListenerView {
-    /// In words, if there is nothing to worry about.
+    /// A line for people, if the port can be used.
     pub(super) fn line(&self) -> Option<String> {
         let says = match &self.port {
             Port::Free => "is free",
@@ -86,7 +86,7 @@ impl ListenerView {
         Some(format!("{}: {} {says}", self.setting, self.address))
     }
 
-    /// What is in the way.
+    /// The warning, if it cannot.
     pub(super) fn warning(&self) -> Option<String> {
         let (Port::Taken(why) | Port::Refused(why)) = &self.port else { return None };
         Some(format!("on this machine {}: {} cannot be opened: {why}", self.setting, self.address))

@@ -1,5 +1,5 @@
-//! The third part of the demonstration: a botnet asks the web gate for as much as it can, while polite clients make one request after the
-//! other.
+//! The third part of the demonstration: a botnet sends the web gate as many requests as it can, while polite clients send one request after
+//! another.
 
 use super::percentile;
 use super::stage::Stage;
@@ -13,33 +13,33 @@ use tokio::net::{TcpSocket, TcpStream};
 
 const CALM: Duration = Duration::from_secs(4);
 const ATTACK: Duration = Duration::from_secs(12);
-/// The attack needs a moment to be one.
+/// The first seconds of the attack, which do not count because it is still building up.
 const BUILDS_UP: Duration = Duration::from_secs(2);
-/// Each from an address of its own, in ten networks.
+/// The number of bots. Each has an address of its own; together they are in ten networks.
 const BOTS: u8 = 40;
-/// Connections that each bot keeps busy.
+/// How many connections each bot keeps busy.
 const EACH: usize = 10;
 const POLITE: u8 = 8;
-/// A polite client asks so often, if its last answer has come.
+/// A polite client sends a request this often, unless it still waits for the last answer.
 const PACE: Duration = Duration::from_millis(125);
-/// Eight workers of the built-in backend can do 400 of these a second.
+/// The eight slots of the built-in backend can serve 400 of these requests each second.
 const PATH: &str = "/work?ms=20";
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// What became of it.
+/// The results of this part.
 #[derive(Serialize)]
 pub(super) struct BotnetOutcome {
-    /// Answers a second that polite clients got before the attack.
+    /// Answers per second that polite clients got before the attack.
     pub(super) calm_per_s: f64,
     pub(super) attacked_per_s: f64,
     pub(super) calm_p95_s: f64,
     pub(super) attacked_p95_s: f64,
-    /// Answers a second that the bots got.
+    /// Answers per second that the bots got.
     pub(super) bots_per_s: f64,
 }
 
 impl BotnetOutcome {
-    /// The part of their goodput that the polite keep.
+    /// The share of their answers that polite clients still get during the attack.
     pub(super) fn kept(&self) -> f64 {
         self.attacked_per_s / self.calm_per_s
     }
@@ -51,11 +51,11 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<BotnetOutcome>> {
     runtime.block_on(attack(web)).map(Some)
 }
 
-/// When answers came, and after how long.
+/// When each answer came, and how long it took.
 type Answers = Arc<Mutex<Vec<(Instant, f64)>>>;
 
 async fn attack(web: SocketAddr) -> anyhow::Result<BotnetOutcome> {
-    // If this does not work, nothing will.
+    // If this first request fails, the whole part is pointless.
     let mut first = Client::connect(web, Ipv4Addr::LOCALHOST).await?;
     first
         .ask()
@@ -95,7 +95,7 @@ fn within(answers: &Answers, (from, to): (Instant, Instant)) -> (f64, Vec<f64>) 
     (times.len() as f64 / to.duration_since(from).as_secs_f64(), times)
 }
 
-/// Asks until the end, over one connection after the other if it must.
+/// Sends requests until the end. If a connection fails, it opens another.
 async fn client(web: SocketAddr, from: Ipv4Addr, pace: Option<Duration>, (end, answers): (Instant, Answers)) {
     let mut line = None;
     let mut next = Instant::now();
@@ -107,7 +107,7 @@ async fn client(web: SocketAddr, from: Ipv4Addr, pace: Option<Duration>, (end, a
                 let answer = (Instant::now(), begun.elapsed().as_secs_f64());
                 answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
             }
-            // Refused: a client that is told to come later does.
+            // The gate refused: a client that is told to come later does so.
             Ok(Ok(false)) => tokio::time::sleep(PACE).await,
             Ok(Err(_)) => {
                 line = None;
@@ -129,7 +129,7 @@ async fn asked(line: &mut Option<Client>, web: SocketAddr, from: Ipv4Addr) -> an
     line.as_mut().context("there is one")?.ask().await
 }
 
-/// One connection, one request at a time.
+/// One connection, with one request at a time.
 struct Client(TcpStream, Vec<u8>);
 
 impl Client {
@@ -139,7 +139,7 @@ impl Client {
         Ok(Client(socket.connect(web).await?, Vec::new()))
     }
 
-    /// Whether the answer was a good one.
+    /// Sends one request. Returns whether the answer was a success.
     async fn ask(&mut self) -> anyhow::Result<bool> {
         self.0.write_all(format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await?;
         self.1.clear();
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// Whether an answer has come whole; `Some(false)` for one that does not say how long it is.
+/// Whether the answer is complete; `Some(false)` if it does not state its length, none if more octets are needed.
 fn whole(answer: &[u8]) -> Option<bool> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();

@@ -14,15 +14,15 @@ use weir_scan::eicar::eicar;
 
 const LASTS: Duration = Duration::from_secs(10);
 const FLOODERS: u32 = 8;
-/// One mail in so many is infected.
+/// One of this many large mails is infected.
 const INFECTED_ONE_IN: u32 = 4;
 const LARGE_BYTES: usize = 4 << 20;
 const SMALL_EVERY: Duration = Duration::from_millis(200);
-/// After the flood small mail has so long to arrive.
+/// How long after the flood small mail may still take to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// What became of it.
+/// The results of this part.
 #[derive(Serialize)]
 pub(super) struct FloodOutcome {
     pub(super) large: u32,
@@ -30,7 +30,7 @@ pub(super) struct FloodOutcome {
     pub(super) quarantined: u64,
     pub(super) small_sent: usize,
     pub(super) small_arrived: usize,
-    /// From the first word of the client to the file in the mailbox.
+    /// Measured from the moment when the client begins to send until the file is in the mailbox.
     pub(super) small_mean_s: f64,
     pub(super) small_p95_s: f64,
 }
@@ -75,7 +75,7 @@ fn quarantined(stage: &Stage) -> anyhow::Result<u64> {
     Ok(stage.control.ask(&feeds::STATUS, &())?.counts.quarantined)
 }
 
-/// Sends as fast as it is taken: how many large mails, and how many infected ones.
+/// Sends mail as fast as the server takes it. Returns how many large mails were sent, and how many infected ones.
 fn flood(server: SocketAddr, to: &str, (large, virus): (&str, &str), until: Instant) -> (u32, u32) {
     let (mut sent, mut infected) = (0, 0);
     let Ok(mut session) = MailSession::open(server) else { return (0, 0) };
@@ -93,7 +93,7 @@ fn flood(server: SocketAddr, to: &str, (large, virus): (&str, &str), until: Inst
     (sent, infected)
 }
 
-/// Sends small mail at a steady pace, each to a mailbox of its own: how long each took to arrive there, if it did.
+/// Sends small mail at a steady pace, each to a mailbox of its own. Returns how long each took to arrive; none for those that did not.
 fn small(server: SocketAddr, domain: &str, data: &Path, until: Instant) -> Vec<Option<f64>> {
     let mut under_way: Vec<(Instant, PathBuf)> = Vec::new();
     let mut times = Vec::new();
@@ -132,7 +132,7 @@ fn has_mail(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
 }
 
-/// Bytes that do not repeat, so that nothing is gained by having seen them.
+/// A large mail whose bytes are pseudo-random, so that no result for it is cached from earlier.
 fn large_letter() -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(std::process::id());
     let bytes: Vec<u8> = std::iter::repeat_with(|| {

@@ -7,14 +7,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer replies are cut; ours are far shorter.
+/// Longer replies are cut off; those of Weir are far shorter.
 const REPLY_LINES_MAX: usize = 100;
 
-/// A mail client of a few lines.
+/// A connection to a mail server.
 pub(super) struct MailSession(BufReader<TcpStream>);
 
 impl MailSession {
-    /// Says hello.
+    /// Connects and sends EHLO.
     pub(super) fn open(server: SocketAddr) -> anyhow::Result<MailSession> {
         let line = TcpStream::connect_timeout(&server, PATIENCE)
             .with_context(|| format!("nothing listens on {server}\n  hint: start `weir up` first"))?;
@@ -26,7 +26,7 @@ impl MailSession {
         Ok(session)
     }
 
-    /// Says hello and who it is.
+    /// Connects, sends EHLO, and logs in.
     pub(super) fn log_in(server: SocketAddr, user: &str, password: &str) -> anyhow::Result<MailSession> {
         let mut session = MailSession::open(server)?;
         let secret = format!("\0{user}\0{password}");
@@ -34,7 +34,7 @@ impl MailSession {
         Ok(session)
     }
 
-    /// Sends one mail, whose `letter` begins with more header fields; the reply that decided about it.
+    /// Sends one mail. `letter` begins with further header fields. Returns the reply that decided about the mail.
     pub(super) fn send(&mut self, from: &str, to: &[String], letter: &str) -> anyhow::Result<String> {
         let reply = self.ask(&format!("MAIL FROM:<{from}>"))?;
         if !reply.starts_with("250") {
@@ -60,7 +60,7 @@ impl MailSession {
         Ok(())
     }
 
-    /// Says something, if anything, and reads the whole reply as one line.
+    /// Sends a command, unless it is empty, and reads the whole reply as one line.
     fn ask(&mut self, command: &str) -> anyhow::Result<String> {
         if !command.is_empty() {
             self.0.get_mut().write_all(format!("{command}\r\n").as_bytes())?;

@@ -79,7 +79,7 @@ struct Both {
     observed: Option<Played>,
 }
 
-/// What happened, act by act. An act whose gate is off did not take place.
+/// The results of all parts. A part whose gate is off has none.
 #[derive(Serialize)]
 struct Played {
     worm: Option<worm::WormOutcome>,
@@ -102,7 +102,7 @@ impl Played {
     }
 }
 
-/// Both runs side by side.
+/// The table with the results of both runs side by side.
 fn compared(guarded: &Played, observed: Option<&Played>) -> Table {
     let mut table = Table::new(&["what was measured", ">guarded", ">only observed"]);
     let mut row = |what: &str, value: &dyn Fn(&Played) -> Option<String>| {
@@ -129,7 +129,7 @@ fn ms(seconds: f64) -> String {
     format!("{:.0} ms", seconds * 1e3)
 }
 
-/// The value that so many of a hundred do not exceed.
+/// The value that this percentage of all values does not exceed.
 fn percentile(values: &mut [f64], of_a_hundred: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = (values.len() * of_a_hundred).div_ceil(100).saturating_sub(1);

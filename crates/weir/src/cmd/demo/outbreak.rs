@@ -35,10 +35,10 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What the worm writes.
+/// The mail that the worm sends.
 const LETTER: &str = "Subject: I love you\r\n\r\nPlease see the attached file.";
 
-/// What became of the outbreak.
+/// The results of the outbreak.
 #[derive(Serialize, Default)]
 struct Outbreak {
     mails_tried: u32,

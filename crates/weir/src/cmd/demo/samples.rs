@@ -9,13 +9,13 @@ use weir_scan::eicar::eicar;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What became of it.
+/// The results of this part.
 #[derive(Serialize)]
 pub(super) struct SamplesOutcome {
     pub(super) samples: usize,
     pub(super) analysed: usize,
     pub(super) seconds: f64,
-    /// How many of each verdict.
+    /// How many samples got each verdict.
     pub(super) verdicts: BTreeMap<String, usize>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<SamplesOutcome>> {
     }))
 }
 
-/// Each run has new content, so that the lab has something to do.
+/// The samples. Each run makes new content, because the lab would know the old one already.
 fn drop_of_samples() -> Vec<(&'static str, Vec<u8>)> {
     let salt = format!("# {}\n", weir_foundation::secret::fresh_password());
     let script =

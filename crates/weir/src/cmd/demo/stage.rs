@@ -7,20 +7,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_console::api::{lab, web, whole};
 
-/// A Weir that runs on this machine.
+/// The Weir that is attacked. It runs on this machine.
 pub(super) struct Stage {
     pub(super) control: Control,
-    /// Maildirs are below it.
+    /// The data folder, which contains the Maildirs.
     pub(super) data: PathBuf,
     pub(super) submission: SocketAddr,
-    /// For mail from outside, and the domain that it takes.
+    /// The address for mail from outside, and the domain whose mail it takes.
     pub(super) inbound: Option<(SocketAddr, String)>,
     pub(super) web: Option<SocketAddr>,
     pub(super) lab: bool,
 }
 
 impl Stage {
-    /// The Weir of this data folder.
+    /// Finds the Weir that runs on this data folder.
     pub(super) fn of(place: &FolderArgs) -> anyhow::Result<Stage> {
         Stage::new(Control::reach(place)?, place.existing_folder()?)
     }
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-/// Attacks go to this machine and to no other.
+/// Parses an address, and refuses all that are not on this machine: attacks must never reach another one.
 fn address(said: &str) -> anyhow::Result<SocketAddr> {
     let mut address: SocketAddr = said.parse().with_context(|| format!("{said} is no address"))?;
     if address.ip().is_unspecified() {

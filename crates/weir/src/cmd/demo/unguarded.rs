@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// The throttle learns, the web gate observes, and mail of all sizes stands in one line for the scan. The lab has nothing to observe.
+/// The throttle only learns, the web gate only observes, and the scan has one queue for mail of all sizes. The lab has no such mode.
 const CONFIGURATION: &str = r#"
 [submission]
 listen = ["127.0.0.1:0"]
@@ -26,7 +26,7 @@ observe = true
 enabled = false
 "#;
 
-/// It ends, and its folder is removed, when this is dropped.
+/// The second Weir. When this is dropped, it is stopped and its folder is removed.
 pub(super) struct Weir {
     child: Child,
     home: PathBuf,

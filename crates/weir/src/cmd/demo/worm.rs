@@ -1,4 +1,4 @@
-//! The first part of the demonstration: a worm in one account, while fifty users write to the people whom they always write to.
+//! The first part of the demonstration: a worm sends from one account, while fifty users write to the people to whom they always write.
 
 use super::mail_client::MailSession;
 use super::stage::Stage;
@@ -18,14 +18,14 @@ const WORM_EVERY: Duration = Duration::from_millis(100);
 const WORM: &str = "demo-worm";
 const LETTER: &str = "Subject: see this\r\n\r\nA few words.";
 
-/// What became of it.
+/// The results of this part.
 #[derive(Serialize)]
 pub(super) struct WormOutcome {
-    /// Mails that the worm tried to send.
+    /// How many mails the worm tried to send.
     pub(super) tried: u32,
-    /// Those that went out at once.
+    /// How many of them were sent at once.
     pub(super) reached: u32,
-    /// The mail after which it was stopped.
+    /// The number of the mail after which it was stopped.
     pub(super) stopped_after: Option<u32>,
     pub(super) normal_sent: u32,
     pub(super) normal_held: u32,
@@ -60,7 +60,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<WormOutcome>> {
     Ok(Some(outcome))
 }
 
-/// The account is there, has this password, and is not stopped by an earlier play.
+/// Makes sure that the account exists with this password, and that an earlier run did not leave it stopped.
 fn ready(stage: &Stage, user: &str, password: &str) -> anyhow::Result<()> {
     let new = NewUser {
         name: user.to_owned(),
@@ -74,13 +74,13 @@ fn ready(stage: &Stage, user: &str, password: &str) -> anyhow::Result<()> {
     }
     let password = users::NewPassword { password: password.to_owned() };
     stage.control.ask_of(&users::PASSWORD, user, &password)?;
-    // There may be nothing to drop.
+    // This fails if nothing is held, and that is fine.
     let selection = HeldSelection { user: user.to_owned(), ..HeldSelection::default() };
     stage.control.ask(&held::DELETE, &held::Which { selection }).ok();
     stage.control.ask_of(&users::UNLOCK, user, &()).map(drop)
 }
 
-/// Writes to one friend, again and again: how many mails went, and how many of these had to wait.
+/// Writes to the same friend again and again. Returns how many mails were sent, and how many of them had to wait.
 fn normal(server: SocketAddr, user: &str, password: &str, until: Instant) -> (u32, u32) {
     let (mut sent, mut held) = (0, 0);
     let Ok(mut session) = MailSession::log_in(server, user, password) else { return (0, 0) };

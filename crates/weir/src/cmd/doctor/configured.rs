@@ -12,10 +12,10 @@ use weir_mail::delivery::{MailServer, RuleWay};
 use weir_tls::{CertificateFiles, Validity};
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Servers that are tried, and how many of them at once.
+/// At most this many servers are tried, and so many of them at the same time.
 const SERVERS_MAX: usize = 100;
 const AT_ONCE: usize = 20;
-/// Addresses of one name that are tried.
+/// At most this many addresses of one name are tried.
 const ADDRESSES_MAX: usize = 4;
 const SHORT: Duration = Duration::from_secs(14 * 86_400);
 
@@ -64,7 +64,7 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
     findings
 }
 
-/// A server that the configuration names.
+/// A server that the configuration names, and that Weir needs.
 struct Needed {
     who: String,
     key: &'static str,
@@ -77,7 +77,8 @@ impl Needed {
     }
 }
 
-/// Where mail goes: the smarthost, the servers of single domains, those of our own domains, and those that get mail back.
+/// The servers to which mail is delivered: the smarthost, the servers for single domains, those for our own domains, and the one that gets
+/// mail back.
 fn next_hops(config: &Config) -> Vec<Needed> {
     let (delivery, inbound) = (&config.delivery, &config.inbound);
     let host = |server: &MailServer| Needed::new("the smarthost".to_owned(), "delivery.hosts", server.to_string());
@@ -87,7 +88,7 @@ fn next_hops(config: &Config) -> Vec<Needed> {
     for (key, domain, way) in others.chain(ours.filter(|_| inbound.is_on())) {
         if let Some(RuleWay::Smtp(server) | RuleWay::Lmtp(server)) = way {
             let at = server.to_string();
-            // Many domains may have one server.
+            // Several domains may have the same server.
             if !all.iter().any(|known| known.at == at) {
                 all.push(Needed::new(format!("the next server for {domain}"), key, at));
             }
@@ -100,7 +101,7 @@ fn next_hops(config: &Config) -> Vec<Needed> {
     all
 }
 
-/// Those that cannot be reached.
+/// Findings about the servers that cannot be reached.
 fn unreachable(needed: &[Needed], runs: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for some in needed.get(..SERVERS_MAX).unwrap_or(needed).chunks(AT_ONCE) {
@@ -124,7 +125,7 @@ fn unreachable(needed: &[Needed], runs: bool) -> Vec<Finding> {
     findings
 }
 
-/// The texts of a setting that is a list.
+/// The texts in a setting that is a list.
 fn values(loaded: &Loaded, section: &str, key: &str) -> Vec<String> {
     let setting = loaded.settings.iter().find(|setting| (setting.section, setting.key) == (section, key));
     let text = setting.map_or("", |setting| setting.value.as_str());
@@ -140,7 +141,7 @@ fn connect(at: &str) -> io::Result<()> {
         None => (at, ":25"),
     };
     let with_port = if bare.rsplit_once(':').is_some() { bare.to_owned() } else { format!("{bare}{port}") };
-    // A name may have several addresses, of which one is enough.
+    // A name may have several addresses. It is enough if one can be reached.
     let mut outcome = Err(io::ErrorKind::NotFound.into());
     for address in with_port.to_socket_addrs()?.take(ADDRESSES_MAX) {
         outcome = TcpStream::connect_timeout(&address, PATIENCE).map(drop);

@@ -11,9 +11,9 @@ use weir_foundation::supervision::GateName;
 use weir_mail::operations::OWN_CONTACT;
 use weir_tls::time_left;
 
-/// A certificate that has less left is worth a look, even if it may still be renewed.
+/// If a certificate is valid for less than this, somebody should look, even though it may still be renewed in time.
 const SHORT_S: u64 = 10 * 86_400;
-/// Lists of a thousand users that are looked through.
+/// At most this many pages of the list of users are read, with up to a thousand users each.
 const USER_LISTS_MAX: usize = 100;
 
 pub(super) fn look(folder: &Path) -> Vec<Finding> {
@@ -58,7 +58,7 @@ fn of_status(status: &WholeStatus) -> Vec<Finding> {
     findings
 }
 
-/// Users whose contact is a mailbox of the account itself, from before that was refused.
+/// Users whose contact address is a mailbox of the account itself. Such contacts are refused now, but older ones may still exist.
 fn of_contacts(control: &Control) -> Option<Finding> {
     let (mut names, mut after) = (Vec::new(), String::new());
     for _ in 0..USER_LISTS_MAX {

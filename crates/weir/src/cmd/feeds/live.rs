@@ -83,7 +83,7 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
     print_scanners(out, &status.scanners)
 }
 
-/// What each scanner takes; nothing while none was measured.
+/// Prints the time that each scanner takes; nothing before any was measured.
 fn print_services(out: &mut dyn Write, services: &[ServiceTimes]) -> anyhow::Result<()> {
     if services.is_empty() {
         return Ok(());
@@ -103,7 +103,7 @@ fn print_services(out: &mut dyn Write, services: &[ServiceTimes]) -> anyhow::Res
     Ok(())
 }
 
-/// What waits for the lab's verdict.
+/// Prints how much mail waits for the lab's verdict.
 fn print_pending(out: &mut dyn Write, pending: &PendingView) -> anyhow::Result<()> {
     let then = if pending.then == "pass" { "delivered with a mark" } else { "quarantined" };
     writeln!(
@@ -175,7 +175,7 @@ fn print_times(out: &mut dyn Write, name: &'static str, rows: &[FeedTimes]) -> a
     Ok(())
 }
 
-/// A time as people read it.
+/// A time for people.
 fn seconds(value: f64) -> String {
     match finite(value) {
         s if s <= 0.0 => "0 s".to_owned(),
@@ -186,12 +186,12 @@ fn seconds(value: f64) -> String {
     }
 }
 
-/// A number that is not known yet is shown as none.
+/// A number that is not known yet is shown as zero.
 fn finite(value: f64) -> f64 {
     if value.is_finite() { value } else { 0.0 }
 }
 
-/// Asks the running gate for better limits, and takes them if `apply` says so.
+/// Asks the running gate for better limits. With `apply`, the gate adopts them.
 pub(super) fn tune(out: &mut dyn Write, place: &FolderArgs, apply: bool, as_json: bool) -> anyhow::Result<()> {
     let control = Control::reach(place)?;
     let tuned = control.ask(&TUNE, &Tune { apply })?;

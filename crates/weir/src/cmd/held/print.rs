@@ -5,7 +5,7 @@ use crate::table::{Table, shown};
 use std::io::Write;
 use weir_mail::operations::{Analysed, HeldDone, HeldList, HeldMessage, HeldPage, LearnedView};
 
-/// Recipients shown of one message.
+/// At most this many recipients of a message are shown.
 const RECIPIENTS_SHOWN: usize = 20;
 
 pub(super) fn list(out: &mut dyn Write, answer: &HeldList) -> anyhow::Result<()> {

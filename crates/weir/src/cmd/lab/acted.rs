@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use std::io::Write;
 use weir_lab::report::{Act, Acted, FileChange, Network, Persistence, Process, RegistryChange};
 
-/// Lines of one kind; `--json` has all.
+/// At most this many lines of each kind are printed; `--json` prints all.
 const LINES_MAX: usize = 20;
-/// How deep a tree is drawn.
+/// The deepest level at which the tree is still indented.
 const DEPTH_MAX: usize = 10;
 
-/// Prints what a plugin's report says of it; nothing if that plugin ran nothing.
+/// Prints what a plugin saw the sample do; nothing if the plugin did not run the sample.
 pub(super) fn print(out: &mut dyn Write, report: &RawValue) -> anyhow::Result<()> {
     let Some(acted) = Acted::of(report) else { return Ok(()) };
     let seen = &acted.seen;

@@ -177,7 +177,7 @@ impl JoinArgs {
     }
 }
 
-/// A machine that is in no lab yet. Its data folder is held meanwhile.
+/// A machine that belongs to no lab yet. Its data folder stays locked while this exists.
 struct Newcomer {
     name: String,
     network: LabAddress,
@@ -209,7 +209,7 @@ impl Newcomer {
     }
 }
 
-/// The machines as a table.
+/// Prints the machines as a table.
 pub(super) fn print(out: &mut dyn Write, nodes: &[NodeLine]) -> anyhow::Result<()> {
     if nodes.is_empty() {
         return Ok(writeln!(out, "A lab of one machine: nothing is registered.")?);
@@ -235,7 +235,7 @@ pub(super) fn print(out: &mut dyn Write, nodes: &[NodeLine]) -> anyhow::Result<(
             (false, true) => "drained",
             (false, false) => "",
         };
-        // What it has is known where the leader is.
+        // Only the leader knows what a machine has.
         let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         let size = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
         table.row([

@@ -107,14 +107,14 @@ impl PcapArgs {
     }
 }
 
-/// Writes a file that was not there, for its owner alone.
+/// Writes a new file that only its owner can read. If the file exists already, that is an error.
 fn write_new(to: &Path, content: &[u8]) -> anyhow::Result<()> {
     let cannot = || format!("{} cannot be written", to.display());
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).with_context(cannot)?;
     file.write_all(content).with_context(cannot)
 }
 
-/// The verdict, and its reasons.
+/// Prints the verdict and its reasons.
 pub(super) fn print_verdict(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
     writeln!(out, "  {:<14} {}", "verdict", page.sample.verdict)?;
     for reason in &page.reasons {
@@ -123,7 +123,7 @@ pub(super) fn print_verdict(out: &mut dyn Write, page: &SamplePage) -> anyhow::R
     Ok(())
 }
 
-/// Plugins that failed, each with what it said: an analysis that did not end well ended so because of them.
+/// The plugins that failed, each with its error. They are the reason why an analysis did not succeed.
 pub(super) fn failures(page: &SamplePage) -> Vec<String> {
     let failed = page.results.iter().filter(|result| result.outcome == "failed");
     let said = |result: &ResultLine| {
@@ -131,7 +131,7 @@ pub(super) fn failures(page: &SamplePage) -> Vec<String> {
         let problem = report["errorMessage"].as_str().unwrap_or("it does not say why");
         format!("{}: {}", shown(&result.plugin), plain(problem))
     };
-    // Every attempt may have failed in the same way.
+    // Several attempts may have failed in the same way; each text is shown only once.
     failed.map(said).collect::<BTreeSet<String>>().into_iter().collect()
 }
 
@@ -171,7 +171,7 @@ fn print_page(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
     print_techniques(out, page)
 }
 
-/// What of it is known in MITRE's ATT&CK.
+/// Prints the techniques of MITRE's ATT&CK that were recognised.
 fn print_techniques(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
     let techniques = Merged::new(page.clone(), Vec::new()).techniques;
     if !techniques.is_empty() {
@@ -184,7 +184,7 @@ fn print_techniques(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()
     Ok(())
 }
 
-/// What a plugin said. Nobody promises that it kept to the form.
+/// Prints the result of a plugin. The report may have any form, because nothing forces plugins to keep to one.
 fn print_result(out: &mut dyn Write, result: &ResultLine) -> anyhow::Result<()> {
     let [plugin, version, outcome] = [&result.plugin, &result.version, &result.outcome].map(|text| shown(text));
     let of = result.of_sample.map(|sample| format!(", known from sample {sample}")).unwrap_or_default();

@@ -12,10 +12,10 @@ pub(crate) struct LabArgs {
     vms: Option<u8>,
 }
 
-/// Where the package puts the guest, if it is installed.
+/// The folder of the guest, if the package with the guest is installed.
 const GUEST: &str = "/usr/share/weir/guest";
 
-/// What lets the service make sandboxes: where the package has it, and where systemd looks for it.
+/// The file that allows the service to make sandboxes: where the package puts it, and where systemd looks for it.
 const DROP_IN_EXAMPLE: &str = "/usr/share/doc/weir/examples/weir-lab.conf";
 const DROP_IN: &str = "/etc/systemd/system/weir.service.d/lab.conf";
 
@@ -57,7 +57,7 @@ impl LabArgs {
     }
 }
 
-/// The unit forbids the namespaces that plugins and VMs are locked in, until this file lies beside it.
+/// Without this file, the unit forbids the namespaces that plugins and VMs are locked in.
 fn drop_in() -> Option<Neighbour> {
     let missing = service::has_unit() && !Path::new(DROP_IN).exists();
     missing.then(|| Neighbour {

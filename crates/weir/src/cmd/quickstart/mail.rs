@@ -162,7 +162,7 @@ impl MxArgs {
             given => given.iter().map(|domain| host_name(domain)).collect::<Result<_, _>>()?,
         };
         let lmtp = machine.lmtp.as_ref().map(|path| format!("unix:{}", path.display()));
-        // A Postfix that is at our port goes behind us.
+        // If Postfix uses the port that we need, it moves behind Weir.
         let postfix = is_of_postfix(machine, self.port);
         let proposal = lmtp.or_else(|| postfix.then(|| BEHIND.to_owned()));
         let question = "Which server has the mailboxes? (host:port, or unix:PATH for LMTP)";
@@ -212,7 +212,7 @@ impl MxArgs {
     }
 }
 
-/// Where Postfix goes if Weir takes its port.
+/// The address to which Postfix moves if Weir takes its port.
 const BEHIND: &str = "127.0.0.1:2525";
 
 /// Whether Postfix listens on this port; its process there is called `master`.

@@ -1,4 +1,4 @@
-//! The questions of `weir quickstart`. A question whose answer was given as a flag is not asked, and without a terminal none is.
+//! The questions of `weir quickstart`. If a flag gives the answer, the question is not asked. Without a terminal, no question is asked.
 
 use anyhow::bail;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -9,12 +9,12 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    /// With `--yes` or without a terminal the proposals are taken.
+    /// With `--yes`, or without a terminal, nothing is asked and the proposals are taken.
     pub(super) fn new(yes: bool) -> Questions {
         Questions { asks: !yes && io::stdin().is_terminal() && io::stderr().is_terminal() }
     }
 
-    /// The given answer, else what somebody types, else the proposal. `flag` is how it can be said without a terminal.
+    /// The given answer, else what the user types, else the proposal. `flag` says how to give the answer without a terminal.
     pub(super) fn ask(
         &self,
         given: Option<&str>,
@@ -33,7 +33,7 @@ impl Questions {
         }
     }
 
-    /// Whether somebody agrees; without a terminal as `given`.
+    /// Whether the user agrees; without a terminal, the same as `given`.
     pub(super) fn agreed(&self, given: bool, question: &str) -> anyhow::Result<bool> {
         if given || !self.asks {
             return Ok(given);
@@ -54,7 +54,7 @@ fn typed(question: &str, proposal: Option<&str>) -> anyhow::Result<String> {
     Ok(line.trim().to_owned())
 }
 
-/// A mail address that can be written into a configuration.
+/// Checks a mail address that is to be written into a configuration.
 pub(super) fn mail_address(text: &str) -> anyhow::Result<String> {
     let plain = text.bytes().all(|octet| octet.is_ascii_graphic() && !b"\"\\,<>".contains(&octet));
     match text.split_once('@') {
@@ -63,7 +63,7 @@ pub(super) fn mail_address(text: &str) -> anyhow::Result<String> {
     }
 }
 
-/// A host name that can be written into a configuration.
+/// Checks a host name that is to be written into a configuration.
 pub(super) fn host_name(text: &str) -> anyhow::Result<String> {
     let label = |label: &str| {
         (1..=63).contains(&label.len()) && label.bytes().all(|octet| octet.is_ascii_alphanumeric() || octet == b'-')
@@ -74,7 +74,7 @@ pub(super) fn host_name(text: &str) -> anyhow::Result<String> {
     }
 }
 
-/// A server, as the configuration has it: host and port, `unix:` and a path, or `https://` and a host.
+/// Checks a server that is to be written into a configuration: host and port, `unix:` and a path, or `https://` and a host.
 pub(super) fn server(text: &str) -> anyhow::Result<String> {
     let plain = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_graphic() && !b"\"\\".contains(&octet));
     match plain {

@@ -1,4 +1,4 @@
-//! Starts Weir: with systemd if it runs this machine, otherwise in the foreground.
+//! Starts Weir: by systemd if it runs on this machine, otherwise in the foreground.
 
 use super::{Place, SYSTEM_CONFIG};
 use crate::folder_args::SYSTEM_DATA;
@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a start may take.
+/// How long the start may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 const UNIT_FOLDERS: [&str; 3] = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
-/// Whom the service runs as.
+/// The user as whom the service runs.
 const USER: &str = "weir";
 
 /// A Weir that was started.
@@ -23,7 +23,7 @@ pub(super) enum Started {
 }
 
 impl Started {
-    /// Stays until a Weir in the foreground ends.
+    /// For a Weir in the foreground, waits until it ends.
     pub(super) fn stay(self) -> anyhow::Result<()> {
         let Started::Here(mut child) = self else { return Ok(()) };
         let ended = child.wait()?;
@@ -56,11 +56,12 @@ pub(super) fn start(place: &Place, machine: &Machine, out: &mut dyn Write) -> an
     Ok(Started::Here(child))
 }
 
-/// `weir up`, as the service's user if there is one and we may: nothing that strangers talk to should be root.
+/// The command for `weir up`. It runs as the service's user if that user exists and we are root, because nothing that strangers talk to
+/// should be root.
 fn command(place: &Place, root: bool) -> anyhow::Result<Command> {
     let program = std::env::current_exe()?;
     let mut command = Command::new("setpriv");
-    // If this process is killed, what it started ends as well.
+    // If this process is killed, Weir ends as well.
     command.arg("--pdeathsig=TERM");
     if root && group().is_some() {
         let caps = ["--inh-caps=+net_bind_service", "--ambient-caps=+net_bind_service"];

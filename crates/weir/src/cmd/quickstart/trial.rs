@@ -1,4 +1,4 @@
-//! Tries what was set up, from this machine, and prints the result.
+//! Tries the new Weir from this machine, and prints the result.
 
 use super::Place;
 use super::plan::Trial;
@@ -17,16 +17,16 @@ use tokio_rustls::rustls::{ClientConfig, crypto};
 use weir_console::api::whole::STATUS;
 use weir_tls::{Validity, any_certificate, time_left};
 
-/// What plugins say of a sample may be long.
+/// The texts of plugins may be long; more than this is cut off.
 const SAID_MAX: usize = 500;
-/// For one conversation.
+/// How long one conversation may take.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// For a certificate.
+/// How long to wait for a certificate.
 const PATIENCE_FOR_AUTHORITY: Duration = Duration::from_secs(120);
-/// For a sample.
+/// How long to wait for a sample's verdict.
 const PATIENCE_FOR_LAB: Duration = Duration::from_secs(60);
 
-/// Tries it, and prints what does not work. That does not make quickstart itself fail.
+/// Tries everything and prints what does not work. A failed trial does not make quickstart fail.
 pub(super) fn run(trial: &Trial, place: &Place, out: &mut dyn Write) -> anyhow::Result<()> {
     match trial {
         Trial::Nothing => Ok(()),
@@ -109,7 +109,7 @@ async fn secure_page_of(at: SocketAddr, host: &str) -> anyhow::Result<String> {
     };
     stream.write_all(request(host).as_bytes()).await?;
     let mut answer = Vec::new();
-    // Some servers end a connection without saying so.
+    // Some servers close the connection without ending TLS first, so an error here does not matter.
     let _ = (&mut stream).take(1 << 20).read_to_end(&mut answer).await;
     let status = String::from_utf8_lossy(answer.split(|octet| *octet == b'\r').next().unwrap_or_default()).into_owned();
     Ok(format!("{status}, {} bytes, with {certificate}", answer.len()))
@@ -129,7 +129,7 @@ fn greeting(server: &str) -> anyhow::Result<String> {
     Ok(said.trim().to_owned())
 }
 
-/// A session that hands in nothing: strangers must not be able to send to the world, and our own domain must be taken.
+/// Holds a session without sending mail. Strangers must not be able to send to the world, and mail for our own domain must be accepted.
 fn smtp(at: SocketAddr, own: Option<&str>) -> anyhow::Result<String> {
     let stream = connect(at)?;
     let mut session = SmtpSession { lines: BufReader::new(stream.try_clone()?), stream };
@@ -173,7 +173,7 @@ impl SmtpSession {
     }
 }
 
-/// Hands in a harmless text and waits for the verdict.
+/// Submits a harmless text and waits for the verdict.
 fn sample(place: &Place) -> anyhow::Result<String> {
     let file = std::env::temp_dir().join(format!("weir-quickstart-{}.txt", std::process::id()));
     std::fs::write(&file, format!("A harmless sample of {:?}.\n", SystemTime::now()))?;
@@ -199,7 +199,7 @@ fn sample(place: &Place) -> anyhow::Result<String> {
     }
 }
 
-/// What became of the sample, and why.
+/// The state of the sample in words, and the reason.
 fn sample_in_words(state: &str, waits: bool, why: &serde_json::Value) -> String {
     let words = |key: &str| {
         let list = why[key].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);

@@ -48,7 +48,7 @@ pub(super) struct CertificateArgs {
 }
 
 impl CertificateArgs {
-    /// The section `[certificates]` for these names, and whether an authority will be asked; `more` are further lines of it.
+    /// The section `[certificates]` for these names, and whether an authority will be asked. `more` contains further lines for it.
     pub(super) fn section(&self, names: &[String], more: &str, ask: &Questions) -> anyhow::Result<(String, bool)> {
         let question = "The authority gives a certificate only to who agrees to its terms of service (https://letsencrypt.org/repository/ \
                         for Let's Encrypt). Do you?";
@@ -137,7 +137,7 @@ impl WebArgs {
     }
 }
 
-/// Somebody else has a port that Weir needs.
+/// A hint if another program uses a port that Weir needs.
 fn in_the_way(machine: &Machine, port: u16, backend: &str) -> Option<Neighbour> {
     let taken = machine.on_port(port).filter(|taken| taken.program.as_deref() != Some("weir"))?;
     let why = format!(

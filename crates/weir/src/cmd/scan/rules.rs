@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use weir_console::api::{rules, samples};
 use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 
-/// A longer text is no rule.
+/// A longer text cannot be a rule.
 const RULE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(clap::Subcommand)]

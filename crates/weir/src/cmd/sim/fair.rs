@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use weir_sim::fair::{Interval, Scenario, Scheduler, SchedulerOutcome, chart, run};
 use weir_sim::input::InputError;
 
-/// The largest scenario file that is read.
+/// Larger scenario files are refused.
 const FILE_MAX: u64 = 16 << 20;
 
 #[derive(clap::Args)]
@@ -233,7 +233,7 @@ fn name(outcome: &SchedulerOutcome) -> &'static str {
     }
 }
 
-/// The interval, in the first of its rows.
+/// The interval, shown only in the first of its rows.
 fn time(interval: &Interval, row: usize) -> String {
     if row == 0 { format!("{}–{}", interval.from_s, interval.to_s) } else { String::new() }
 }

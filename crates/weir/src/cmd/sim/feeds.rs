@@ -75,7 +75,7 @@ impl Args {
         let limits = limits.map_err(|e| InputError::new("--limits", e.to_string(), hint))?;
         let load = self.mail.load(limits.feeds())?;
         let mut reports = Vec::new();
-        // Somebody who names one of the paper's strategies means the paper's rules.
+        // A user who names one of the paper's strategies means the paper's rules.
         let by_the_paper = self.strategy.is_some_and(|strategy| !matches!(strategy, StrategyArg::Shortest));
         for strategy in strategies {
             let last_feed_helps = self.mail.last_feed_helps.unwrap_or(configured.last_feed_helps && !by_the_paper);
@@ -311,7 +311,7 @@ fn print_server(out: &mut dyn Write, server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Three digits after the point, five where those would be zeros.
+/// Three decimal places, or five if the first two are zero.
 fn seconds(wait_s: f64) -> String {
     if wait_s >= 0.01 { format!("{wait_s:.3}") } else { format!("{wait_s:.5}") }
 }

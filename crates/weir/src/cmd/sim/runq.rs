@@ -155,7 +155,7 @@ fn shares(report: &RunQueueReport, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits as a distribution, and what waits over time.
+/// A picture of how long samples waited, and of how many waited over time.
 fn picture(report: &RunQueueReport) -> String {
     const NAMES: [&str; 3] = ["real-time", "normal", "idle"];
     let longest = report.waits.iter().flatten().copied().fold(1.0, f64::max);
@@ -174,7 +174,7 @@ fn picture(report: &RunQueueReport) -> String {
     weir_chart::sheet(&heading, &[spread, over_time])
 }
 
-/// At most about 400 points of (wait, percent that waited no longer), from one second on.
+/// At most about 400 points: a wait of at least one second, and the percentage of samples that waited no longer.
 fn distribution(sorted: &[f64]) -> Vec<(f64, f64)> {
     let percent = |rank: usize| 100.0 * (rank + 1) as f64 / sorted.len() as f64;
     let points = sorted.iter().enumerate().map(|(rank, wait)| (wait.max(1.0), percent(rank)));

@@ -71,10 +71,10 @@ pub(crate) struct Args {
     config: ConfigArg,
 }
 
-/// Which population.
+/// A population of users.
 #[derive(Debug, Clone)]
 pub(crate) enum Population {
-    /// So many, alike the paper's.
+    /// This many users, similar to the paper's.
     Users(u32),
     /// The people of a site.
     Roles(Vec<Role>),
@@ -109,7 +109,7 @@ pub(crate) struct ThrottleArgs {
 }
 
 impl ThrottleArgs {
-    /// The parameters, or every option that is out of bounds.
+    /// The parameters; an error names every option that is out of bounds.
     pub(crate) fn params(&self, config: &ConfigArg) -> anyhow::Result<Params> {
         let mut params = self.options.over(config.load()?.config.throttle.person);
         if self.options.has("rate") && !self.options.has("multi_rate") {

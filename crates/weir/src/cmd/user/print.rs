@@ -117,7 +117,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A warning, if the contact is the account's own.
+/// A warning, if the contact address is a mailbox of the account itself.
 fn own_contact(user: &UserView) -> String {
     match user.contact_is_own {
         true => format!("WARNING: it {OWN_CONTACT}; weir user set {} --contact ADDRESS", shown(&user.name)),
@@ -175,7 +175,7 @@ fn parameters(params: &Params) -> String {
             ParamKind::Count(_) => format!("{} {value}", param.short),
             ParamKind::Cap if value == 0 => continue,
             ParamKind::Cap => format!("at most {value} {}", param.short),
-            // It is about the parameter before it.
+            // This value qualifies the parameter before it.
             ParamKind::Choice([first, second]) => {
                 all.push_str(&format!(" ({})", if value == 0 { first } else { second }));
                 continue;

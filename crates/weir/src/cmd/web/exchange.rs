@@ -4,7 +4,7 @@ use crate::table::{Table, shown};
 use std::io::Write;
 use weir_web::exchange::Status;
 
-/// Alarms first, then how the others are heard.
+/// Prints alarms first, then how well each of the other front-ends is heard.
 pub(super) fn print(out: &mut dyn Write, exchange: &Status) -> anyhow::Result<()> {
     let Status { carriers, peers, .. } = exchange;
     writeln!(out)?;

@@ -149,7 +149,7 @@ fn largest(document: &Document) -> Vec<(String, f64)> {
     subnets.into_iter().map(|(network, count)| (network.to_string(), *count)).collect()
 }
 
-/// The document that is already there, if one is.
+/// The history document that exists already, if there is one.
 fn previous(path: &Path) -> anyhow::Result<Option<Document>> {
     let place = || format!("--output {}", path.display());
     let Some(text) = read_history(path).with_context(place)? else { return Ok(None) };

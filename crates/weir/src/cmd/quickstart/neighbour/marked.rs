@@ -1,20 +1,20 @@
-//! Changes to a text that can be found and undone later: every line that changes stays as a comment, between two marks.
+//! Changes to a text that can be found and undone later. Every line that changes is kept as a comment, between two marks.
 
 use std::ops::Range;
 
 const BEGIN: &str = "# >>> weir quickstart: put in for Weir; `weir quickstart undo` takes it out";
 const END: &str = "# <<< weir quickstart";
-/// Before a line that was there.
+/// Stands before an original line that was turned into a comment.
 const WAS: &str = "#weir#";
 
-/// Some octets of a text, and what stands there instead.
+/// A range of octets in a text, and the text that replaces it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) span: Range<usize>,
     pub(super) by: String,
 }
 
-/// The text with these changes, which do not overlap.
+/// Makes these changes, which must not overlap.
 pub(super) fn put_in(text: &str, changes: &[Change]) -> String {
     let mut changes = changes.to_vec();
     changes.sort_by_key(|change| change.span.start);
@@ -50,13 +50,13 @@ fn marked(lines: &str, at: usize, changes: &[Change]) -> String {
 
 fn whole_lines(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text[..span.start].rfind('\n').map_or(0, |at| at + 1);
-    // A span that ends with its line takes no other with it.
+    // If the span ends with a line break, the next line does not belong to it.
     let last = span.end.saturating_sub(1).max(span.start);
     let end = text[last..].find('\n').map_or(text.len(), |at| last + at + 1);
     start..end
 }
 
-/// The text without what was put in, or nothing if there is none of it.
+/// The text without our changes; none if it contains no complete ones.
 pub(super) fn taken_out(text: &str) -> Option<String> {
     let (mut out, mut inside, mut found) = (String::new(), false, false);
     for line in text.split_inclusive('\n') {
@@ -68,7 +68,7 @@ pub(super) fn taken_out(text: &str) -> Option<String> {
             true => out.push_str(line.strip_prefix(WAS).unwrap_or_default()),
         }
     }
-    // Without its end nobody knows what is ours.
+    // Without the mark at the end, we cannot know which lines are ours.
     (found && !inside).then_some(out)
 }
 
@@ -89,7 +89,7 @@ mod tests {
         assert!(now.contains("\n  listen 8080;  root x;\n# <<<") && now.contains("\n#weir#  listen 80;"), "{now}");
         assert!(!now.contains("\n  listen 443"), "{now}");
         assert_eq!(taken_out(&now).as_deref(), Some(text));
-        // What somebody wrote around it stays.
+        // Lines that somebody wrote around it stay.
         let later = now.replace("end\n", "end\nmore\n");
         assert_eq!(taken_out(&later), Some(text.replace("end\n", "end\nmore\n")));
     }

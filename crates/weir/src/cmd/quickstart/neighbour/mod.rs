@@ -1,8 +1,8 @@
 //! Changes the configuration of a neighbouring program so that it works beside Weir, and undoes the change.
 //!
-//! Before a file is touched, the change is noted together with a copy of the file. The change is marked in the file and has to pass the
-//! program's own check; otherwise it is undone at once. `weir quickstart undo` restores what was there; what somebody has changed since
-//! stays.
+//! Before a file is changed, the change is written to a journal, and a copy of the file is kept. The change is marked in the file, and the
+//! program's own check must accept it; otherwise it is undone at once. `weir quickstart undo` restores what was there before. Whatever
+//! somebody has changed since then stays.
 
 mod marked;
 mod nginx;
@@ -19,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a program may take to leave its ports.
+/// How long a program may take to give up its ports.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Changes of one program's configuration.
+/// Changes to the configuration of one program.
 #[derive(Debug)]
 pub(super) struct Edit {
     program: Program,
     files: Vec<FileChange>,
-    /// Ports that it leaves to Weir.
+    /// The ports that it gives up for Weir.
     ports: Vec<u16>,
 }
 
@@ -51,22 +51,22 @@ impl FileChange {
     }
 }
 
-/// Every web site of nginx that is at these ports goes behind Weir.
+/// Moves every web site of nginx on these ports behind Weir.
 pub(super) fn nginx_behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<Edit> {
     nginx::behind(plain, secure, backend)
 }
 
-/// nginx passes what the authority asks at port 80 on to this address.
+/// Lets nginx pass the authority's requests at port 80 on to this address.
 pub(super) fn nginx_questions(to: &str) -> anyhow::Result<Edit> {
     nginx::questions(to)
 }
 
-/// Postfix leaves these ports, or moves to `to`.
+/// Lets Postfix give up these ports, or move to `to`.
 pub(super) fn postfix_leaves(ports: &[u16], to: Option<&str>) -> anyhow::Result<Edit> {
     postfix::leaves(ports, to)
 }
 
-/// What was done to one program, as it is kept beside Weir's configuration.
+/// The changes that were made for one program, as the journal beside Weir's configuration records them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Done {
     program: Program,
@@ -82,7 +82,7 @@ struct DoneFile {
 }
 
 impl Edit {
-    /// Puts the lines in, lets the program check them and take them up, and waits until it has left its ports.
+    /// Makes the changes, lets the program check and load them, and waits until it has given up its ports.
     pub(super) fn apply(&self, config: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
         self.program.check().context("its present configuration is not valid; nothing was changed")?;
         let journal = journal(config);
@@ -123,7 +123,7 @@ impl Edit {
     }
 }
 
-/// Takes out what was put in, the last first.
+/// Undoes all changes, the last one first.
 pub(super) fn undo(config: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
     let journal = journal(config);
     let mut done = read_journal(&journal)?;
@@ -207,18 +207,19 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
     bail!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim())
 }
 
-/// Who has one of these ports.
+/// The first of these ports that is still taken, and by whom.
 fn taken(ports: &[u16]) -> Option<(u16, String)> {
     let machine = Machine::look();
     ports.iter().find_map(|port| machine.on_port(*port).map(|taken| (*port, taken.who().to_owned())))
 }
 
-/// Where it is written down what was changed.
+/// The journal of all changes.
 fn journal(config: &Path) -> PathBuf {
     config.with_file_name("neighbours.json")
 }
 
-/// A copy of a file for people to look at, beside Weir's configuration: in its own folder the program might read it.
+/// Copies a file for people to look at. The copy is beside Weir's configuration, because the program might read it as its own if it were in
+/// its folder.
 fn copy_of(config: &Path, file: &Path) -> anyhow::Result<PathBuf> {
     let folder = config.with_file_name("neighbours");
     fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
@@ -253,10 +254,10 @@ fn write_journal(file: &Path, done: &[Done]) -> anyhow::Result<()> {
     written.with_context(|| format!("{} cannot be written", file.display()))
 }
 
-/// Replaces a file in one step, with the owner and the permissions that it had.
+/// Replaces a file in one step, keeping its owner and permissions.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // Hidden, since nginx reads everything else in some folders.
+    // The name begins with a dot, because nginx reads all other files in some folders.
     let beside = path.with_file_name(format!(".{name}.weir-new"));
     let before = fs::metadata(path)?;
     let mut open = fs::File::create(&beside)?;

@@ -1,8 +1,8 @@
-//! What nginx must change: it listens behind Weir instead of at ports 80 and 443, or it passes on the requests of the certificate
+//! What nginx must change: either it listens behind Weir instead of at ports 80 and 443, or it passes on the requests of the certificate
 //! authority.
 //!
-//! It parses as much of nginx's language as this needs: directives, blocks, comments and quotes. Whatever it does not understand is checked
-//! by nginx itself, because the result has to pass `nginx -t`.
+//! This parses only as much of nginx's language as is needed: directives, blocks, comments and quotes. nginx itself checks the rest,
+//! because the result must pass `nginx -t`.
 
 use super::marked::Change;
 use super::{Edit, FileChange, Program};
@@ -13,12 +13,12 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A `server { … }` of a site.
+/// A `server { … }` block of a site.
 #[derive(Debug, Default)]
 struct Server {
     listens: Vec<Listen>,
     names: BTreeSet<String>,
-    /// Behind its opening brace.
+    /// The position after its opening brace.
     body: usize,
     directives: BTreeSet<String>,
 }
@@ -30,7 +30,7 @@ struct Listen {
 }
 
 impl Listen {
-    /// The port, if it is one of TCP.
+    /// The TCP port; none for a Unix socket.
     fn port(&self) -> Option<u16> {
         let at = self.words.first()?;
         if at.starts_with("unix:") {
@@ -42,13 +42,13 @@ impl Listen {
 }
 
 impl Server {
-    /// A block that does not say where it listens listens at port 80.
+    /// A block without a listen directive listens at port 80.
     fn has_port(&self, port: u16) -> bool {
         (self.listens.is_empty() && port == 80) || self.listens.iter().any(|listen| listen.port() == Some(port))
     }
 }
 
-/// The edit by which every site that is at these ports listens at `backend`.
+/// The edit that makes every site on these ports listen at `backend` instead.
 pub(super) fn behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<Edit> {
     let files = files()?;
     let sites: Vec<(&PathBuf, &String, Vec<Server>)> =
@@ -57,7 +57,8 @@ pub(super) fn behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<E
     if all().any(|server| server.directives.contains("ssl")) {
         bail!("it has `ssl on`, which quickstart does not change");
     }
-    // Usually the block of port 80 only sends people on to HTTPS. Weir does that now, and behind it the two would meet.
+    // Usually the block at port 80 only redirects people to HTTPS. Weir does that now, and behind Weir both blocks would have the same
+    // address.
     let encrypted: BTreeSet<&String> =
         all().filter(|server| server.has_port(secure)).flat_map(|it| &it.names).collect();
     let two = all().any(|server| server.has_port(secure));
@@ -84,7 +85,7 @@ pub(super) fn behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<E
     Ok(Edit { program: Program::Nginx, files: changes, ports: vec![plain, secure] })
 }
 
-/// The edit by which every site at port 80 passes the authority's questions on.
+/// The edit that makes every site at port 80 pass the authority's requests on.
 pub(super) fn questions(to: &str) -> anyhow::Result<Edit> {
     let mut changes = Vec::new();
     for (path, text) in files()? {
@@ -106,13 +107,13 @@ pub(super) fn questions(to: &str) -> anyhow::Result<Edit> {
     Ok(Edit { program: Program::Nginx, files: changes, ports: Vec::new() })
 }
 
-/// Where a block goes that nobody needs any more, but which would listen at port 80 if it said nothing.
+/// An address for a block that is no longer needed. It cannot simply lose its listen directive, because then it would listen at port 80.
 fn aside(backend: &str) -> anyhow::Result<String> {
     let (host, port) = backend.rsplit_once(':').context("the server behind has no port")?;
     Ok(format!("{host}:{}", port.parse::<u16>().ok().and_then(|port| port.checked_add(1)).context("no port")?))
 }
 
-/// A block that listens at one place of the loopback instead of at these ports.
+/// Makes a block listen at one loopback address instead of at these ports.
 fn moved(server: &Server, ports: &[u16], at: &str, realip: bool) -> Vec<Change> {
     let theirs: Vec<&Listen> =
         server.listens.iter().filter(|it| it.port().is_some_and(|port| ports.contains(&port))).collect();
@@ -134,7 +135,7 @@ fn has_realip() -> bool {
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("--with-http_realip_module"))
 }
 
-/// Every file of its configuration, as nginx itself lists them.
+/// Every file of nginx's configuration, as nginx itself lists them.
 fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let output =
         Command::new("nginx").args(["-T", "-q"]).output().context("nginx cannot be asked for its configuration")?;
@@ -143,7 +144,7 @@ fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     }
     let dump = String::from_utf8_lossy(&output.stdout);
     let names = dump.lines().filter_map(|line| line.strip_prefix("# configuration file ")?.strip_suffix(':'));
-    // What is in sites-enabled is usually a link.
+    // Files in sites-enabled are usually links.
     let paths: BTreeSet<PathBuf> = names.map(|name| fs::canonicalize(name).unwrap_or_else(|_| name.into())).collect();
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
@@ -152,7 +153,7 @@ fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     paths.into_iter().map(read).collect()
 }
 
-/// The server blocks of a file that serve HTTP.
+/// The server blocks for HTTP in a file.
 fn servers(text: &str) -> anyhow::Result<Vec<Server>> {
     let (mut found, mut stack) = (Vec::new(), Vec::<(String, Option<Server>)>::new());
     let (mut words, mut start) = (Vec::<String>::new(), None);
@@ -200,7 +201,7 @@ impl Server {
     }
 }
 
-/// Words, and the three signs that matter; comments and white space are left out.
+/// The words and the three signs `;`, `{` and `}`; comments and white space are left out.
 fn tokens(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut begun, mut quote, mut comment) = (Vec::new(), None, None, false);
     for (at, letter) in text.char_indices() {
@@ -211,7 +212,7 @@ fn tokens(text: &str) -> Vec<Range<usize>> {
                 quote = None;
             }
         } else if letter.is_whitespace() || ";{}".contains(letter) || (letter == '#' && begun.is_none()) {
-            // `${name}` is one word.
+            // `${name}` belongs to one word.
             let variable = letter == '{' && begun.is_some() && text[..at].ends_with('$');
             let in_variable = letter == '}' && begun.is_some_and(|begun: usize| text[begun..at].contains("${"));
             if variable || in_variable {

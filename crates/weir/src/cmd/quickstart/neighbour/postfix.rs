@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The edit by which the services of these ports are gone; or, if `to` is given, are there instead.
+/// The edit that removes the services on these ports or, if `to` is given, moves them there.
 pub(super) fn leaves(ports: &[u16], to: Option<&str>) -> anyhow::Result<Edit> {
     let output =
         Command::new("postconf").args(["-h", "config_directory"]).output().context("postconf cannot be asked")?;
@@ -31,7 +31,7 @@ fn changes(text: &str, ports: &[u16], to: Option<&str>) -> Vec<Change> {
         if !port(service).is_some_and(|port| ports.contains(&port)) {
             continue;
         }
-        // With several addresses the first one moves, and the others are not needed.
+        // If there are several addresses, the first one moves, and the others are not needed.
         let first = changes.is_empty();
         changes.push(match to.filter(|_| first) {
             Some(to) => Change { span: entry.start..entry.start + service.len(), by: to.to_owned() },
@@ -41,7 +41,8 @@ fn changes(text: &str, ports: &[u16], to: Option<&str>) -> Vec<Change> {
     changes
 }
 
-/// The entries of master.cf: a line, and those after it that begin with white space. Comments between them belong to nobody.
+/// The entries of master.cf: each is a line and the lines after it that begin with white space. Comments in between do not belong to an
+/// entry.
 fn entries(text: &str) -> Vec<Range<usize>> {
     let (mut found, mut at) = (Vec::<Range<usize>>::new(), 0);
     for line in text.split_inclusive('\n') {

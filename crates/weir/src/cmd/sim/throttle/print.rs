@@ -7,7 +7,7 @@ use weir_sim::throttle::{
     Table1, ThrottleReport, UserReport, Virus, VirusFate, median, quantile,
 };
 
-/// A population shows so many of its users.
+/// At most this many users of a population are shown.
 const USERS_SHOWN: usize = 10;
 
 pub(super) fn virus(out: &mut dyn Write, virus: &Virus, params: &Params, seen: &Outbreak) -> anyhow::Result<()> {
@@ -187,7 +187,7 @@ pub(super) fn figures(out: &mut dyn Write, params: &Params, figures: &Figures) -
     Ok(())
 }
 
-/// Figure 2 in numbers; Figure 1 is a line a user, which a picture shows better (--plot).
+/// Prints Figure 2 in numbers. Figure 1 has a line for each user, which a picture shows better (--plot).
 fn locality(out: &mut dyn Write, habits: &Habits) -> anyhow::Result<()> {
     writeln!(out, "\nFigure 2: recipients among the last n addresses, mean over users and standard deviation (%)")?;
     writeln!(out, "{:>7}  {:>17} {:>19}", "n", "mails to one", "mails to several")?;
