@@ -1,7 +1,7 @@
 //! Decides what counts as one client address.
 //!
-//! An IPv6 site has 2⁶⁴ addresses and more, so it counts by its prefix; an IPv4 address counts as it is, also
-//! where it comes mapped into IPv6.
+//! An IPv6 site has at least 2⁶⁴ addresses, so only the prefix of an IPv6 address counts. An IPv4 address counts as a whole, even if it is
+//! mapped into IPv6.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct AddressKey(u128);
 
 impl AddressKey {
-    /// Whom an address stands for, in words: `192.0.2.1`, or `2001:db8::/64`.
+    /// The client that an address stands for, as text: `192.0.2.1`, or `2001:db8::/64`.
     pub fn name(address: IpAddr, ipv6_prefix_bits: u8) -> String {
         match address.to_canonical() {
             IpAddr::V6(v6) if ipv6_prefix_bits < 128 => {
@@ -26,7 +26,7 @@ impl AddressKey {
         Ipv6Addr::from_bits(self.0).to_canonical()
     }
 
-    /// The key of `address`, of which `ipv6_prefix_bits` count if it is IPv6.
+    /// The key of `address`. Of an IPv6 address, only the first `ipv6_prefix_bits` count.
     pub fn new(address: IpAddr, ipv6_prefix_bits: u8) -> AddressKey {
         match address.to_canonical() {
             IpAddr::V4(v4) => AddressKey(v4.to_ipv6_mapped().to_bits()),

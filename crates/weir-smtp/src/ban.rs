@@ -1,11 +1,11 @@
 //! Bans of addresses after failed logins. Each further ban of an address lasts longer, every ban ends, and the table is bounded.
 //!
-//! `failures` different failed logins within `window` ban the address for `first`; the next ban is twice as long, up to `longest`. Trying
-//! the same name and password again is not guessing, so a telephone with an old password does not lock out everybody behind its router. An
-//! address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is full, the entry that would be
-//! forgotten soonest makes room: so a flood of new addresses pushes out other short-lived entries, not the offenders with long bans. Banned
-//! addresses can be loaded into another table ([`Offender`]), so that a restart lifts no ban. Cost: O(log n) per failure. Time is passed
-//! in.
+//! `failures` different failed logins within `window` ban the address for `first`; each further ban is twice as long, up to `longest`. The
+//! same name and password tried again does not count, because that is not guessing: a telephone with an old password must not lock out
+//! everybody behind its router. An address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is
+//! full, the entry that would be forgotten soonest makes room. So a flood of new addresses pushes out other short-lived entries, but not
+//! the offenders with long bans. Banned addresses can be loaded into another table ([`Offender`]), so that a restart lifts no ban. Cost:
+//! O(log n) per failure. The caller passes in the time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -20,33 +20,33 @@ use super::limits::SmtpLimits;
 pub struct BanTable {
     rules: BanRules,
     entries: HashMap<AddressKey, BanEntry>,
-    /// The same addresses by the time they are forgotten.
+    /// The same addresses, ordered by the time when they are forgotten.
     forgetting: BTreeSet<(Instant, AddressKey)>,
-    /// Bans and pardons so far.
+    /// The number of bans and pardons so far.
     changes: u64,
 }
 
-/// What was tried, as a hash with a secret key: equal attempts are equal.
+/// What was tried, as a hash with a secret key, so that equal attempts can be recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt(pub u64);
 
 /// How many different attempts of an address are remembered, so that the same one is not counted twice.
 const TRIED_MAX: usize = 8;
-/// Offences are counted up to here: the length of a ban doubles with each.
+/// Offences are counted up to this number; the length of a ban doubles with each.
 const OFFENCES_MAX: u32 = 31;
 
 /// When to ban, for how long, and how many addresses to remember.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BanRules {
-    /// Different failed logins within the window that bring a ban.
+    /// How many different failed logins within the window bring a ban.
     pub failures: u32,
     /// How long a failure counts.
     pub window: Duration,
-    /// The first ban.
+    /// How long the first ban lasts.
     pub first: Duration,
-    /// The longest ban.
+    /// How long the longest ban lasts.
     pub longest: Duration,
-    /// Addresses remembered.
+    /// How many addresses are remembered.
     pub capacity: usize,
 }
 
@@ -61,10 +61,10 @@ pub struct Ban {
     pub offence: u32,
 }
 
-/// An address that has been banned, as another life of the server may take it up. Times are from now on.
+/// An address that has been banned, in a form that the table of the next process can take over. Times are relative to now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offender {
-    /// Whose.
+    /// The address.
     pub address: AddressKey,
     /// How often it was banned.
     pub offences: u32,
@@ -77,7 +77,7 @@ pub struct Offender {
 #[derive(Clone, Copy, Debug)]
 struct BanEntry {
     failures: u32,
-    /// What was tried last, the newest first.
+    /// The last attempts, the newest first.
     tried: [Option<Attempt>; TRIED_MAX],
     window_from: Instant,
     offences: u32,
@@ -109,7 +109,7 @@ impl BanTable {
         (until > now).then(|| until.since(now))
     }
 
-    /// A login from the address failed; the ban that this brought.
+    /// Notes that a login from the address failed. Returns the ban that this brought.
     pub fn failed(&mut self, address: AddressKey, attempt: Attempt, now: Instant) -> Option<Ban> {
         self.forget(now);
         let rules = self.rules;
@@ -126,7 +126,7 @@ impl BanTable {
         ban
     }
 
-    /// Bans an address because somebody says so, for so long or for the longest that a ban may be; for how long.
+    /// Bans an address at the request of a person, for this long or as long as a ban may be. Returns how long the ban is.
     pub fn ban(&mut self, address: AddressKey, length: Duration, now: Instant) -> Duration {
         self.forget(now);
         let rules = self.rules;
@@ -147,7 +147,7 @@ impl BanTable {
         known
     }
 
-    /// At most `most` addresses that have been banned and are not forgotten: those that are remembered longest.
+    /// At most `most` addresses that were banned and are not forgotten yet; those that are remembered longest come first.
     pub fn offenders(&self, most: usize, now: Instant) -> Vec<Offender> {
         let latest = self.forgetting.iter().rev().take_while(|(at, _)| *at > now);
         let offenders = latest.filter_map(|(_, address)| {
@@ -158,7 +158,7 @@ impl BanTable {
         offenders.take(most).collect()
     }
 
-    /// Takes up an address of another life, unless it is known or forgotten. A clock that was wrong makes no ban longer than the longest.
+    /// Takes over an address from a former process, unless it is already known. A clock that was wrong makes no ban longer than `longest`.
     pub fn take_up(&mut self, offender: Offender, now: Instant) {
         let Offender { address, offences, banned, remembered } = offender;
         if offences == 0 || remembered.is_zero() || self.entries.contains_key(&address) {
@@ -173,12 +173,12 @@ impl BanTable {
         );
     }
 
-    /// How many bans and pardons there were: the same number, the same bans.
+    /// The number of bans and pardons so far. As long as it is the same, the bans are the same.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Addresses remembered now.
+    /// How many addresses are remembered now.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -217,10 +217,10 @@ impl BanEntry {
         BanEntry { failures: 0, tried, window_from: now, offences: 0, banned_until: Instant::ZERO, forgotten_at: now }
     }
 
-    /// Whether this was not tried before, as far as that is known.
+    /// Whether this attempt is none of those that are remembered.
     fn is_new(&mut self, attempt: Attempt) -> bool {
         let known = self.tried.iter().position(|tried| *tried == Some(attempt));
-        // The newest stands first, so the oldest is the one that is forgotten.
+        // The newest attempt stands first, so the oldest is the one that is forgotten.
         self.tried[..=known.unwrap_or(TRIED_MAX - 1)].rotate_right(1);
         self.tried[0] = Some(attempt);
         known.is_none()
@@ -261,7 +261,7 @@ mod tests {
         AddressKey::new([192, 0, 2, number].into(), 64)
     }
 
-    /// A login that nobody has tried before.
+    /// A failed login with an attempt that is always new.
     fn ban_of(table: &mut BanTable, number: u8, now: Instant) -> Option<u64> {
         table.failed(key(number), Attempt(now.0), now).map(|ban| ban.length.as_secs())
     }
@@ -302,7 +302,7 @@ mod tests {
             ban_of(&mut table, 1, at(second));
         }
         assert!(table.banned(key(1), at(64)).is_some());
-        // Ban until 73, remembered until max(61 + 60, 73 + 35) = 121.
+        // The ban lasts until 73; the address is remembered until max(61 + 60, 73 + 35) = 121.
         let later: Vec<_> = [121, 122, 123].iter().filter_map(|&s| ban_of(&mut table, 1, at(s))).collect();
         assert_eq!(later, [10]);
     }
@@ -339,7 +339,7 @@ mod tests {
         }
         ban_of(&mut table, 2, at(6));
         let kept = table.offenders(9, at(10));
-        // Banned from 5 to 25, remembered until 25 + 35 and until 0 + 60.
+        // The ban lasts from 5 to 25; the address is remembered until max(25 + 35, 0 + 60) = 60.
         let seconds = Duration::from_secs;
         assert_eq!(kept, [Offender { address: key(1), offences: 2, banned: seconds(15), remembered: seconds(50) }]);
         assert_eq!((table.changes(), table.offenders(0, at(10)), table.offenders(9, at(60))), (2, vec![], vec![]));

@@ -5,9 +5,10 @@
 //! on in place: one slice of the input for each run between stuffed dots. If the input is split, at most `.` and CR are held back. Cost:
 //! one vectorised search per line.
 //!
-//! Users' own programs (printers, scanners, scripts) do send bare CR and LF and lines without end. A reader that repairs them
-//! ([`BodyReader::mending`]) hands on CR LF for each of them and only notes long lines. A message ends in the same way, and the text that
-//! is handed on has no bare CR or LF. So a false end becomes a line of text with a dot, which is escaped on its way out.
+//! Some programs of users (printers, scanners, scripts) do send bare CR and LF and lines without end. A reader that repairs them
+//! ([`BodyReader::mending`]) hands on CR LF for each of them and only notes long lines. The end of such a message is recognised in the same
+//! way as of any other, and the text that is handed on has no bare CR or LF. So a false end becomes a line with a dot, which is escaped
+//! when the message is sent on.
 
 use memchr::memchr3;
 
@@ -16,28 +17,28 @@ use memchr::memchr3;
 pub enum Scan<'a> {
     /// Text of the message, dots unstuffed.
     Piece(&'a [u8]),
-    /// The end of DATA; input behind it is untouched.
+    /// The end of DATA. The input after it is untouched.
     End,
-    /// The input is used up.
+    /// More input is needed.
     More,
 }
 
-/// Why a message cannot be taken; of several the greatest is told, wherever it stood.
+/// Why a message cannot be accepted. If there are several faults, the last one in this list is reported, wherever it was in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A line longer than the limit.
     LongLine,
     /// A NUL octet.
     Nul,
-    /// A CR that no LF follows.
+    /// A CR that is not followed by LF.
     BareCr,
-    /// A LF that no CR precedes.
+    /// A LF that is not preceded by CR.
     BareLf,
     /// More octets than the limit.
     TooBig,
 }
 
-/// What the text of a message is, as far as that matters to the next server.
+/// Properties of a message's text that matter to the next server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TextTraits {
     /// It has octets above 127.
@@ -46,7 +47,7 @@ pub struct TextTraits {
     pub long_lines: bool,
 }
 
-/// Where in a line the input stood.
+/// The position in the present line, as the octets so far define it.
 ///
 /// `LineStart → Dot → DotCr →` end; `LineStart | Mid → Cr → LineStart`; every state may go to `Mid`. Where line ends are mended,
 /// also `→ Owed → MendedStart → MendedDot → Mid`: from there no end is reached without a true line end.
@@ -62,11 +63,11 @@ enum LinePosition {
     Dot,
     /// After a line's opening dot and a CR.
     DotCr,
-    /// After a bare CR or LF, for which CR LF is still to be handed on.
+    /// After a bare CR or LF; the CR LF that replaces it is still to be handed on.
     Owed,
-    /// After that CR LF.
+    /// After the CR LF that replaced a bare CR or LF.
     MendedStart,
-    /// After a dot that opens a line which a bare CR or LF precedes.
+    /// After a dot at the beginning of a line that follows a bare CR or LF.
     MendedDot,
 }
 
@@ -74,15 +75,15 @@ enum LinePosition {
 #[derive(Clone, Debug)]
 pub struct BodyReader {
     place: LinePosition,
-    /// Octets of the present line so far.
+    /// How many octets of the present line were read so far.
     column: u32,
-    /// The longest line; 0 means any.
+    /// The longest line; 0 means that any length is allowed.
     line_max: u32,
-    /// Octets of the message so far, whether handed on or not.
+    /// How many octets of the message were read so far, whether they were handed on or not.
     bytes: u64,
     bytes_max: u64,
     dots: bool,
-    /// Bare CR and LF are made line ends, and long lines are noted instead of refused.
+    /// Whether bare CR and LF become line ends, and long lines are noted instead of refused.
     mends: bool,
     traits: TextTraits,
     fault: Option<Fault>,
@@ -106,7 +107,7 @@ impl BodyReader {
         }
     }
 
-    /// A reader of BDAT chunks: dots mean nothing and the caller knows the end.
+    /// A reader of BDAT chunks: dots have no meaning, and the caller knows where the message ends.
     pub fn chunks(line_max: u32, bytes_max: u64) -> BodyReader {
         BodyReader { dots: false, ..BodyReader::data(line_max, bytes_max) }
     }
@@ -117,17 +118,17 @@ impl BodyReader {
         BodyReader { mends, ..self }
     }
 
-    /// What the text so far is.
+    /// Properties of the text so far.
     pub fn traits(&self) -> TextTraits {
         self.traits
     }
 
-    /// Octets of the message so far.
+    /// How many octets of the message were read so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The worst fault so far. After it no more pieces are handed out; the end is still found.
+    /// The worst fault so far. After a fault, no more text is handed out, but the end is still found.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
@@ -171,7 +172,7 @@ impl BodyReader {
                 }
                 (LinePosition::MendedStart, b'.') if self.dots => self.step(LinePosition::MendedDot, input, rest),
                 (LinePosition::MendedStart, _) => self.place = LinePosition::Mid,
-                // Whoever ends lines with LF alone may stuff dots all the same; a dot that is not doubled is text.
+                // A client that ends lines with LF alone may double dots all the same. A dot that is not doubled is text.
                 (LinePosition::MendedDot, b'.') => self.place = LinePosition::Mid,
                 (LinePosition::MendedDot, _) => {
                     self.place = LinePosition::Mid;
@@ -186,7 +187,7 @@ impl BodyReader {
         Scan::More
     }
 
-    /// The end of the last chunk: text that completes an unfinished line.
+    /// Ends the last chunk. Returns what completes an unfinished line.
     pub fn finish(&mut self) -> &'static [u8] {
         match self.place {
             LinePosition::Mid => {
@@ -202,12 +203,12 @@ impl BodyReader {
                 CRLF
             }
             LinePosition::LineStart | LinePosition::MendedStart => b"",
-            // Only DATA has dots, and it does not end here.
+            // These states occur only in DATA, which does not end here.
             LinePosition::Dot | LinePosition::DotCr | LinePosition::MendedDot => b"",
         }
     }
 
-    /// The caller has handed on what [`BodyReader::finish`] returned.
+    /// Tells the reader that the caller has handed on what [`BodyReader::finish`] returned.
     pub fn completed(&mut self) {
         self.place = LinePosition::LineStart;
         self.column = 0;
@@ -218,7 +219,7 @@ impl BodyReader {
         *input = rest;
     }
 
-    /// Whole lines up to the next dot that opens a line, or to the end of the input.
+    /// Takes whole lines, up to the next dot at the beginning of a line or to the end of the input.
     fn text<'a>(&mut self, input: &mut &'a [u8]) -> &'a [u8] {
         let all = *input;
         let mut rest = all;
@@ -267,7 +268,7 @@ impl BodyReader {
         piece
     }
 
-    /// The line end that stands for a bare CR or LF.
+    /// Accounts for the line end that replaces a bare CR or LF.
     fn pay_line_end(&mut self) {
         self.column = 0;
         self.enlarge(2);
@@ -309,7 +310,7 @@ fn fault_of(octet: u8) -> Fault {
 mod tests {
     use super::*;
 
-    /// Text, whether the end was found, fault, and what is left behind the end.
+    /// The text, whether the end was found, the fault, and the input after the end.
     fn read(mut input: &[u8]) -> (Vec<u8>, bool, Option<Fault>, &[u8]) {
         let (mut reader, mut text) = (BodyReader::data(998, 9_999), Vec::new());
         loop {
@@ -357,7 +358,7 @@ mod tests {
         assert_eq!(fault(b"a\nb\r\n.\r\n", 1), (5, Some(Fault::TooBig)));
     }
 
-    /// The text as a reader hands it on that mends, cut at every octet.
+    /// The text that a repairing reader hands on if the input comes octet by octet.
     fn mended(input: &[u8]) -> (String, TextTraits) {
         let (mut reader, mut text) = (BodyReader::data(20, 9_999).mending(true), Vec::new());
         for mut octet in input.chunks(1) {

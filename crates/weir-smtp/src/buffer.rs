@@ -1,21 +1,21 @@
-//! Read buffers, borrowed only while there is something in them.
+//! Read buffers that are borrowed only while there is something in them.
 //!
-//! An idle connection holds none: a buffer is taken when the socket is polled and given back when nothing was there.
-//! Each thread keeps a few; the rest goes back to the allocator.
+//! An idle connection holds no buffer: one is taken when the socket is polled, and given back if nothing was there. Each thread keeps a few
+//! buffers; the rest is freed.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-/// A TLS record is at most this long; four messages of 4 KiB fit.
+/// The longest TLS record, and enough for four messages of 4 KiB.
 pub(crate) const BUFFER_BYTES: usize = 16 << 10;
-/// Buffers that a thread keeps for reuse.
+/// How many buffers a thread keeps for reuse.
 const SPARE_MAX: usize = 16;
 
 thread_local! {
     static SPARE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A read buffer; dropping it gives it back.
+/// A read buffer. Dropping it gives it back to the thread.
 #[derive(Debug)]
 pub(crate) struct Buffer(Box<[u8]>);
 
@@ -30,7 +30,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = std::mem::take(&mut self.0);
-        // A thread that is ending has no store any more: then the buffer is simply freed.
+        // A thread that is ending no longer has a store. Then the buffer is simply freed.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {

@@ -1,8 +1,8 @@
 //! Parses one command line.
 //!
-//! smtp-proto reads the simple commands. We parse the others ourselves: MAIL and RCPT for the reasons given in [`super::envelope`], XCLIENT
-//! and XFORWARD because smtp-proto does not know them, and BDAT because its size wraps there on overflow, which would make us take message
-//! text for commands. The line has been cleaned of control characters before.
+//! smtp-proto parses the simple commands. We parse the others ourselves: MAIL and RCPT for the reasons given in [`super::envelope`],
+//! XCLIENT and XFORWARD because smtp-proto does not know them, and BDAT because smtp-proto lets its size overflow, and then we would take
+//! message text for commands. Control characters were removed from the line before.
 
 use std::borrow::Cow;
 
@@ -18,16 +18,16 @@ pub(crate) enum Command<'a> {
     Helo(Cow<'a, str>),
     Ehlo(Cow<'a, str>),
     Lhlo(Cow<'a, str>),
-    /// What follows `MAIL FROM:`.
+    /// The text after `MAIL FROM:`.
     Mail(&'a str),
-    /// What follows `RCPT TO:`.
+    /// The text after `RCPT TO:`.
     Rcpt(&'a str),
     Data,
     Bdat {
         bytes: u64,
         last: bool,
     },
-    /// BDAT with a size that cannot be read: where the next command begins is not known.
+    /// BDAT with a size that cannot be read, so that the beginning of the next command is not known.
     BadBdat,
     Auth {
         mechanism: Mechanism,
@@ -41,12 +41,12 @@ pub(crate) enum Command<'a> {
     Quit,
     XClient(&'a str),
     XForward(&'a str),
-    /// A word of HTTP: a browser or proxy was tricked into talking to us.
+    /// A word of HTTP: a browser or proxy was tricked into connecting to us.
     Http,
 }
 
 impl<'a> Command<'a> {
-    /// Reads a line that ends with CR LF; what cannot be carried out is a reply.
+    /// Parses a line that ends with CR LF. If the command cannot be carried out, returns the reply that says so.
     pub(crate) fn parse(line: &'a [u8]) -> Result<Command<'a>, Reply> {
         let text = line.strip_suffix(b"\r\n").unwrap_or(line);
         let verb_end = memchr::memchr(b' ', text).unwrap_or(text.len());

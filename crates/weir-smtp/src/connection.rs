@@ -1,7 +1,7 @@
 //! One client connection: does the I/O that the session (a state machine) asks for.
 //!
-//! It reads only when all replies are sent, so a client that does not read its replies only holds up itself. While it waits, it holds a
-//! socket, a timer and the session, but no buffer. The timer is moved only when the deadline comes nearer; when it fires early it is set
+//! It reads only after all replies are sent, so a client that does not read its replies only holds up itself. While it waits, it holds a
+//! socket, a timer and the session, but no buffer. The timer is moved only if the deadline comes nearer; if it fires too early, it is set
 //! again.
 
 use std::future::poll_fn;
@@ -35,16 +35,16 @@ pub(crate) struct Connection<R: Reception> {
     sink: Option<R::Body>,
 }
 
-/// Why [`Connection::run`] came back.
+/// Why [`Connection::run`] returned.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Shake hands, then run again.
+    /// TLS is to begin: shake hands, then run again.
     StartTls,
-    /// It is over.
+    /// The session is over.
     Closed(CloseReason),
 }
 
-/// A larger reply buffer is given back to the allocator: most connections are idle most of the time.
+/// A reply buffer with more capacity is freed, because most connections are idle most of the time.
 const REPLIES_KEPT: usize = 128;
 
 enum Woken {
@@ -54,9 +54,9 @@ enum Woken {
     Gone,
 }
 
-/// After an error the client gets this long to take the last reply before the socket is closed.
+/// After an error, the client gets this long to read the last reply before the socket is closed.
 const LINGER: Duration = Duration::from_secs(2);
-/// And we read this much of what it still sends, since closing on unread input destroys the reply.
+/// Meanwhile at most this much of what it still sends is read, because closing a socket with unread input destroys the reply.
 const LINGER_BYTES: usize = 256 << 10;
 
 impl<R: Reception> Connection<R> {
@@ -64,12 +64,12 @@ impl<R: Reception> Connection<R> {
         Connection { shared, session, admission, sink: None }
     }
 
-    /// Serves the session over `stream` until it ends or wants TLS.
+    /// Serves the session over `stream` until it ends or TLS is to begin.
     pub(crate) async fn run<S>(&mut self, stream: &mut S, mut timer: Pin<&mut Sleep>) -> Exit
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        // The shell may have refused the client before its first word.
+        // The gate may have refused the client before its first word.
         if let Some(exit) = self.digest(stream, None, 0).await {
             return exit;
         }
@@ -84,7 +84,7 @@ impl<R: Reception> Connection<R> {
             self.admission.leash().works();
             let exit = match woken {
                 Woken::Read(buffer, length) => {
-                    // Input that never pauses keeps the timer from being looked at.
+                    // If the client sends without a pause, the timer alone would never be noticed.
                     self.session.timeout(self.shared.now());
                     self.digest(stream, Some(buffer), length).await
                 }
@@ -100,14 +100,14 @@ impl<R: Reception> Connection<R> {
                 Woken::Gone => Some(Exit::Closed(CloseReason::Gone)),
             };
             if let Some(exit) = exit {
-                // A message that was on its way is not coming any more.
+                // A message that was coming in will not be completed.
                 self.drop_sink();
                 return exit;
             }
         }
     }
 
-    /// Feeds `length` octets of the buffer to the session and does what it says, until it wants more.
+    /// Passes `length` octets of the buffer to the session and does what the session says, until it needs more input.
     async fn digest<S>(&mut self, stream: &mut S, mut buffer: Option<Buffer>, length: usize) -> Option<Exit>
     where
         S: AsyncWrite + Unpin + Send,
@@ -148,7 +148,7 @@ impl<R: Reception> Connection<R> {
 
     async fn answer(&mut self, question: Question) {
         match question {
-            // Logins are rare: their future does not make every connection larger.
+            // Logins are rare, so they have a box of their own and do not make the future of every connection larger.
             Question::Login(login) => Box::pin(self.authenticate(login)).await,
             Question::Client(login) => Box::pin(self.client(login)).await,
             Question::Sender(sender) => {
@@ -221,7 +221,7 @@ impl<R: Reception> Connection<R> {
 
     async fn authenticate(&mut self, login: Login) {
         let client = self.session.peer().client;
-        // Another session of this address may have brought a ban since this one was let in.
+        // Other sessions of this address may have brought a ban since this one was admitted.
         let ban = self.shared.registry.banned(client, self.shared.now()).filter(|_| !self.exempt());
         let verdict = match ban {
             Some(left) => LoginVerdict::RefuseAndClose(self.shared.registry.banned_reply(left)),
@@ -233,7 +233,7 @@ impl<R: Reception> Connection<R> {
         self.session.login_answered(verdict, self.shared.now());
     }
 
-    /// Counts a verdict, and turns it where a limit is reached.
+    /// Counts the result of a login, and changes it if a limit is reached.
     fn judged(&mut self, login: &Login, verdict: LoginVerdict) -> LoginVerdict {
         match verdict {
             LoginVerdict::Accept(user) => match self.admission.login(&user, self.shared.now()) {
@@ -252,7 +252,7 @@ impl<R: Reception> Connection<R> {
         }
     }
 
-    /// Whether the client is a listed peer itself: it stands for many and is not banned.
+    /// Whether the client is a listed peer itself. Such a peer stands for many clients and is not banned.
     fn exempt(&self) -> bool {
         self.session.settings().trusts(self.session.peer().client)
     }
@@ -272,7 +272,7 @@ impl<R: Reception> Connection<R> {
         });
     }
 
-    /// Who tries many recipients that do not exist is looking for those that do.
+    /// A client that tries many recipients that do not exist is searching for those that do.
     fn recipient_refused(&self, recipient: &RcptTo, reply: &Reply) {
         self.shared.counters.recipients_refused.up();
         let address = self.session.peer().client;
@@ -286,7 +286,7 @@ impl<R: Reception> Connection<R> {
         }
     }
 
-    /// Counts an offence of the client; if it brings a ban, the operator is told.
+    /// Counts an offence of the client. If it brings a ban, the operator is told.
     fn offended(&self, what: impl Hash, alarm: impl FnOnce(&Ban) -> Alarm) {
         let address = self.session.peer().client;
         if self.exempt() {
@@ -299,7 +299,7 @@ impl<R: Reception> Connection<R> {
         self.shared.reception.alarm(&alarm);
     }
 
-    /// XCLIENT: counts, bans and the login of the client that a listed peer stands for.
+    /// XCLIENT: checks the counts, bans and login of the client for whom a listed peer speaks.
     async fn client(&mut self, login: Option<Login>) {
         self.admission.logout();
         let verdict = match self.admission.stand_for(self.session.peer().client, self.shared.now()) {
@@ -326,7 +326,7 @@ impl<R: Reception> Connection<R> {
         }
     }
 
-    /// Sends the replies. A client that does not read them is as slow as one that does not write.
+    /// Sends the replies. A client that does not read them times out like one that does not write.
     async fn send<S: AsyncWrite + Unpin>(&mut self, stream: &mut S) -> io::Result<()> {
         let mut replies = std::mem::take(self.session.replies());
         if replies.is_empty() {
@@ -355,7 +355,7 @@ impl<R: Reception> Connection<R> {
     }
 }
 
-/// The outcome of `sending`, or an order to end that came first.
+/// The outcome of `sending`, or an order to end the session that came first.
 async fn sent_or_ordered<F: Future>(leash: &Leash, mut sending: Pin<&mut F>) -> Result<F::Output, (Reply, Ending)> {
     poll_fn(|context| {
         if let Poll::Ready(sent) = sending.as_mut().poll(context) {
@@ -366,7 +366,7 @@ async fn sent_or_ordered<F: Future>(leash: &Leash, mut sending: Pin<&mut F>) -> 
     .await
 }
 
-/// Waits for input, the deadline, or an order to end.
+/// Waits for input, the deadline, or an order to end the session.
 async fn wait<S>(leash: &Leash, stream: &mut S, mut timer: Pin<&mut Sleep>) -> Woken
 where
     S: AsyncRead + Unpin,
@@ -391,7 +391,7 @@ where
     .await
 }
 
-/// Says that no more will come, then reads and throws away what the client still sends, for a short time.
+/// Closes our side, then reads and discards what the client still sends, for a short time.
 pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
     let discard = async {
         let _ = stream.shutdown().await;

@@ -1,9 +1,9 @@
 //! DKIM signatures (RFC 6376, RFC 8463): rsa-sha256 and ed25519-sha256, relaxed/relaxed, one key per domain.
 //!
-//! A [`Signing`] takes the message piece by piece, holds its header (at most [`HEADER_MAX`] octets; a longer one is not
-//! signed) and hashes the rest, so a body of any length costs no memory. The domain that signs is that of the From header,
-//! or the nearest domain above it that has a key. We sign with code of our own over ring, which TLS needs anyway: mail-auth would add
-//! fourteen crates, and would keep a whole message in memory if it has no empty line. The tests verify our signatures with mail-auth.
+//! A [`Signing`] takes the message piece by piece. It keeps the header in memory (at most [`HEADER_MAX`] octets; a message with a longer
+//! header is not signed) and hashes the rest, so a body of any length costs no memory. The domain of the From header signs, or the nearest
+//! domain above it that has a key. We sign with code of our own over ring, which TLS needs anyway: mail-auth would add fourteen crates, and
+//! would keep a whole message in memory if it has no empty line. The tests verify our signatures with mail-auth.
 
 mod canonical;
 mod from;
@@ -25,7 +25,7 @@ pub use key::{Algorithm, DnsRecord, KeyError, SigningKey, generate};
 /// The longest header that is signed.
 pub const HEADER_MAX: usize = 256 << 10;
 
-/// Headers that are signed where they occur.
+/// Headers that are signed if they occur.
 const SIGNED: &[&str] = &[
     "from",
     "sender",
@@ -47,7 +47,7 @@ const SIGNED: &[&str] = &[
 /// These are signed once more than they occur, so that none can be added later.
 const SEALED: &[&str] = &["from", "reply-to", "to", "cc", "subject", "date"];
 
-/// What is read of a header to sign it, and its body in relaxed form as pieces of these sizes give it: for fuzzers.
+/// For fuzzers: what is read of a header to sign it, and the relaxed form of the body if it comes in pieces of these sizes.
 pub(crate) fn read_for_fuzz(message: &[u8], sizes: impl Iterator<Item = usize>) -> (Option<String>, Vec<u8>) {
     let (header, body) = header_end(message, 0).map_or((message, &[][..]), |(header, body)| {
         (message.get(..header).unwrap_or_default(), message.get(body..).unwrap_or_default())
@@ -74,12 +74,12 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// Adds a key; a domain has one.
+    /// Adds a key. A domain has only one key, so this replaces an earlier one.
     pub fn add(&mut self, key: SigningKey) {
         self.keys.insert(key.domain().to_owned(), Arc::new(key));
     }
 
-    /// Reads all keys of a folder; the newest selector (in the order of the alphabet) of a domain signs.
+    /// Reads all keys in a folder. If a domain has several, the one with the alphabetically last selector signs.
     pub fn load(folder: &Path) -> Result<Keyring, KeyError> {
         let mut keyring = Keyring::default();
         for file in key_files(folder)? {
@@ -104,9 +104,9 @@ impl Keyring {
 /// A file with a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyFile {
-    /// For whom the key signs.
+    /// The domain for which the key signs.
     pub domain: String,
-    /// Under which name it is published.
+    /// The name under which it is published.
     pub selector: String,
     path: PathBuf,
 }
@@ -118,7 +118,7 @@ impl KeyFile {
     }
 }
 
-/// All `DOMAIN/SELECTOR.pem` of a folder, in the order of the alphabet.
+/// All files `DOMAIN/SELECTOR.pem` in a folder, in alphabetical order.
 pub fn key_files(folder: &Path) -> Result<Vec<KeyFile>, KeyError> {
     let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     let mut files = Vec::new();
@@ -147,7 +147,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {
     }
 }
 
-/// A signature in the making.
+/// A signature that is being made.
 #[derive(Debug)]
 pub struct Signing {
     header: Vec<u8>,
@@ -191,7 +191,7 @@ impl Signing {
         self.header.truncate(header);
     }
 
-    /// The header field to put in front of the message; nothing if no key is meant for it.
+    /// The header field to put in front of the message; none if no key fits.
     pub fn finish(self, keyring: &Keyring, unix_s: u64) -> Option<String> {
         if self.header.len() > HEADER_MAX {
             return None;
@@ -239,7 +239,7 @@ impl BodyHash {
     }
 }
 
-/// Where the header ends and the body begins.
+/// Where the header ends, and where the body begins.
 fn header_end(text: &[u8], from: usize) -> Option<(usize, usize)> {
     if text.starts_with(b"\r\n") {
         return Some((0, 2));
@@ -248,12 +248,12 @@ fn header_end(text: &[u8], from: usize) -> Option<(usize, usize)> {
     memchr::memmem::find(rest, b"\r\n\r\n").map(|at| (from + at + 2, from + at + 4))
 }
 
-/// The names for `h=`: those that occur, as often as they do, and the sealed ones once more.
+/// The names for `h=`: those that occur, as often as they occur, and the sealed ones once more.
 fn signed_names(header: &[u8]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for name in SIGNED {
         let count = fields(header).filter(|field| field.name.eq_ignore_ascii_case(name.as_bytes())).count();
-        // A message with a thousand To headers gets no signature of a thousand names.
+        // A message with a thousand To headers must not get a signature with a thousand names.
         names.extend(std::iter::repeat_n(*name, count.min(10) + usize::from(SEALED.contains(name))));
     }
     names
@@ -280,7 +280,7 @@ fn unsigned_field(key: &SigningKey, names: &[&str], body_hash: &str, unix_s: u64
     )
 }
 
-/// What the signature is made over: the named fields, each time from the bottom up, and our own without its value.
+/// The text that is signed: the named fields, those of the same name from the bottom up, and our own field without its value.
 fn signed_text(header: &[u8], names: &[&str], field: &str) -> Vec<u8> {
     let mut text = Vec::with_capacity(header.len());
     let mut used: BTreeMap<&str, usize> = BTreeMap::new();

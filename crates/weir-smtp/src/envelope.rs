@@ -1,7 +1,7 @@
 //! The envelope: sender, recipients, and the parameters of MAIL and RCPT.
 //!
-//! SIZE (RFC 1870), BODY (6152), SMTPUTF8 (6531), AUTH (4954) and the DSN parameters (3461, 6533) are read and
-//! handed on; a parameter that we did not offer is refused by name. ENVID and ORCPT stay in xtext as they came.
+//! SIZE (RFC 1870), BODY (6152), SMTPUTF8 (6531), AUTH (4954) and the DSN parameters (3461, 6533) are parsed and handed on. A parameter
+//! that we did not offer is refused by its name. ENVID and ORCPT stay in xtext as they came.
 
 use super::body::TextTraits;
 use super::mailbox::{Mailbox, Path, PathError, parse_path};
@@ -15,11 +15,11 @@ use std::collections::HashSet;
 pub struct Envelope {
     /// MAIL FROM.
     pub sender: MailFrom,
-    /// RCPT TO, those that were accepted, in order.
+    /// RCPT TO, as far as they were accepted, in order.
     pub recipients: Vec<RcptTo>,
-    /// What XFORWARD said of the first client, from listed peers only.
+    /// What XFORWARD says about the first client; only from listed peers.
     pub forwarded: Option<Box<Forwarded>>,
-    /// What the message turned out to be, once all of it was read.
+    /// Properties of the text, known after all of it was read.
     pub text: TextTraits,
 }
 
@@ -38,7 +38,7 @@ pub struct MailFrom {
     pub ret: Option<Ret>,
     /// The sender's own id of the envelope, in xtext.
     pub envid: Option<Box<str>>,
-    /// Whom the client says submitted the message first, in xtext; `<>` if unknown. A claim, not a proof.
+    /// The user who submitted the message first, as the client claims, in xtext; `<>` if unknown. It proves nothing.
     pub auth: Option<Box<str>>,
 }
 
@@ -47,13 +47,13 @@ pub struct MailFrom {
 pub struct RcptTo {
     /// The recipient.
     pub mailbox: Mailbox,
-    /// When the sender wants to be told; `None` if not said.
+    /// When the sender wants reports; `None` if MAIL did not say.
     pub notify: Option<Notify>,
-    /// The recipient as first written: type, `;`, address in xtext.
+    /// The original recipient: type, `;`, address in xtext.
     pub orcpt: Option<Box<str>>,
 }
 
-/// RET of DSN.
+/// The parameter RET of DSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ret {
     /// The whole message.
@@ -62,7 +62,7 @@ pub enum Ret {
     Headers,
 }
 
-/// NOTIFY of DSN; all false is NEVER.
+/// The parameter NOTIFY of DSN; all false means NEVER.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Notify {
     /// On delivery.
@@ -78,7 +78,7 @@ impl Envelope {
         Envelope { sender, recipients: Vec::new(), forwarded, text: TextTraits::default() }
     }
 
-    /// A recipient who was named several times gets the message once, as first named. The case of letters in the domain does not matter.
+    /// Removes repeated recipients: somebody who was named several times gets the message once. The case of the domain does not matter.
     pub(crate) fn fold_repeats(&mut self) {
         if self.recipients.len() < 2 {
             return;
@@ -88,8 +88,8 @@ impl Envelope {
             .retain(|to| seen.insert((to.mailbox.local().to_owned(), to.mailbox.domain().to_ascii_lowercase())));
     }
 
-    /// Takes away what a stranger may not ask for: reports of success, and a failed message as a whole. They would go to whomever
-    /// the stranger names as the sender.
+    /// Removes requests that a stranger must not make: reports of success, and the return of the whole message. These would go to whatever
+    /// address the stranger names as the sender.
     pub fn forget_wishes(&mut self) {
         self.sender.ret = self.sender.ret.map(|_| Ret::Headers);
         for notify in self.recipients.iter_mut().filter_map(|to| to.notify.as_mut()) {
@@ -99,7 +99,7 @@ impl Envelope {
 }
 
 impl MailFrom {
-    /// Reads what follows `MAIL FROM:`.
+    /// Parses the text after `MAIL FROM:`.
     pub fn parse(text: &str) -> Result<MailFrom, Reply> {
         let (path, rest) = parse_path(text).map_err(|e| bad_path(e, Status(5, 1, 7), "MAIL FROM:<address>"))?;
         let mailbox = match path {
@@ -138,7 +138,7 @@ impl MailFrom {
 }
 
 impl RcptTo {
-    /// Reads what follows `RCPT TO:`; `smtputf8` says whether MAIL declared it.
+    /// Parses the text after `RCPT TO:`. `smtputf8` says whether MAIL declared SMTPUTF8.
     pub fn parse(text: &str, smtputf8: bool) -> Result<RcptTo, Reply> {
         let (path, rest) = parse_path(text).map_err(|e| bad_path(e, Status(5, 1, 3), "RCPT TO:<address>"))?;
         let mailbox = match path {
@@ -172,7 +172,7 @@ impl RcptTo {
     }
 }
 
-/// The words behind the path; something glued to the `>` is refused.
+/// The words after the path. If something follows the `>` without a space, that is refused.
 fn parameters(rest: &str) -> Result<impl Iterator<Item = &str>, Reply> {
     if !rest.is_empty() && !rest.starts_with(' ') {
         return Err(Reply::fixed(501, Status(5, 5, 4), "a space must follow the address"));
@@ -188,7 +188,7 @@ fn key_and_value(parameter: &str) -> (String, Option<&str>) {
     (key.to_ascii_uppercase(), value)
 }
 
-/// Digits only, at most 20 of them (RFC 1870); what does not fit is "larger than anything".
+/// Parses a size: digits only, at most 20 of them (RFC 1870). A number that is too large counts as "larger than anything".
 pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let digits = (1..=20).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
@@ -227,7 +227,7 @@ fn parse_notify(value: &str) -> Option<Notify> {
     Some(notify)
 }
 
-/// `type;address`, the address in xtext, or under SMTPUTF8 in the UTF-8 form of RFC 6533.
+/// Parses `type;address`. The address is in xtext or, under SMTPUTF8, in the UTF-8 form of RFC 6533.
 fn parse_orcpt(value: &str, smtputf8: bool) -> Option<Box<str>> {
     let (kind, address) = value.split_once(';')?;
     let kind_valid = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');

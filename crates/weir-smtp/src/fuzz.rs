@@ -1,7 +1,7 @@
-//! Entries for fuzzers: whatever reads bytes that came from outside.
+//! Entry points for fuzzers: everything that reads bytes from outside.
 //!
-//! Each takes arbitrary bytes and panics if a promise of what it calls is broken: bounds, and the same result however the
-//! bytes are cut. tests/hostile/fuzz.rs runs all of them on stable with fixed seeds, `fuzz/` with coverage.
+//! Each takes arbitrary bytes and panics if a promise of the code that it calls is broken: the bounds, and that the result does not depend
+//! on how the bytes are cut. tests/hostile/fuzz.rs runs all of them on stable with fixed seeds, `fuzz/` with coverage.
 
 pub mod doors;
 pub mod session;
@@ -12,7 +12,7 @@ use crate::client::reply::{LINE_MAX, Reply, ReplyError, ReplyParser, TEXT_KEPT};
 use crate::client::stuffing::Stuffing;
 use crate::outcome::TEXT_MAX;
 
-/// Replies of a server to our client: the first octet says how they are cut.
+/// Reads replies of a server as our client does. The first octet says how they are cut.
 pub fn reply(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let whole = replies(data, usize::MAX);
@@ -26,7 +26,7 @@ pub fn reply(data: &[u8]) {
     }
 }
 
-/// As a wire reads: a buffer that grows by `size` octets and is emptied by what the parser took.
+/// Parses as a connection does: with a buffer that grows by `size` octets at a time and loses what the parser took.
 fn replies(data: &[u8], size: usize) -> (Vec<Reply>, Option<ReplyError>) {
     let (mut parser, mut found, mut buffer) = (ReplyParser::default(), Vec::new(), Vec::new());
     for piece in data.chunks(size) {
@@ -46,7 +46,7 @@ fn replies(data: &[u8], size: usize) -> (Vec<Reply>, Option<ReplyError>) {
     (found, None)
 }
 
-/// The forms that DKIM signs.
+/// Makes the forms of header and body that DKIM signs.
 pub fn dkim(data: &[u8]) {
     let Some((cut, message)) = data.split_first() else { return };
     let (domain, body) = crate::dkim::read_for_fuzz(message, std::iter::empty());
@@ -57,7 +57,7 @@ pub fn dkim(data: &[u8]) {
     assert_eq!(crate::dkim::read_for_fuzz(&again, std::iter::empty()).1, body, "the form of a form is the form");
 }
 
-/// A body on its way out comes in at the next server as one message, however it is cut: no smuggling.
+/// However a body is cut when it is sent, the next server must receive it as one message: no smuggling.
 pub fn relay(data: &[u8]) {
     let Some((cut, body)) = data.split_first() else { return };
     let (mut stuffing, mut sent) = (Stuffing::default(), Vec::new());
@@ -75,7 +75,7 @@ pub fn relay(data: &[u8]) {
         }
     }
     assert!(input.is_empty(), "something stands behind the end");
-    // A NUL is refused by us where it comes in; whatever comes out must have no other fault.
+    // We refuse a NUL when it comes in. Everything else that goes out must have no fault.
     if !body.contains(&0) {
         assert_eq!((reader.fault(), text), (None, plain));
     }

@@ -1,6 +1,6 @@
 //! Finds the fields of a message's header.
 
-/// Where the first field ends: after a line end that no space or tab follows.
+/// Where the first field ends: at a line end that is not followed by a space or tab.
 pub fn end(text: &[u8]) -> usize {
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| memchr::memchr(b'\n', rest)) {

@@ -10,14 +10,14 @@ use weir_core::time::Instant;
 use super::reply::Reply;
 use super::session::Ending;
 
-/// By which a session is ended from outside.
+/// A handle to end a session from outside.
 #[derive(Debug)]
 pub struct Leash {
     pull: Mutex<Pull>,
     admitted: Instant,
-    /// Since when we wait for the client, in nanoseconds; [`WORKING`] while it waits for us.
+    /// Since when we have waited for the client, in nanoseconds; [`WORKING`] while the client waits for us.
     quiet_since: AtomicU64,
-    /// A mail is on its way.
+    /// Whether the client has begun a mail.
     in_mail: AtomicBool,
 }
 
@@ -36,19 +36,19 @@ impl Leash {
         Leash { pull, admitted: now, quiet_since: AtomicU64::new(now.0), in_mail }
     }
 
-    /// From now on we wait for the client; `in_mail` if it has begun a mail.
+    /// Notes that we wait for the client from now on. `in_mail` says whether it has begun a mail.
     pub(crate) fn waits(&self, now: Instant, in_mail: bool) {
         self.in_mail.store(in_mail, Ordering::Relaxed);
         self.quiet_since.store(now.0, Ordering::Relaxed);
     }
 
-    /// The client has said something, and waits for us.
+    /// Notes that the client has said something and waits for us.
     pub(crate) fn works(&self) {
         self.quiet_since.store(WORKING, Ordering::Relaxed);
     }
 
-    /// Since when the session has been idle, if it makes room for others by now. Who has begun a mail gets four times as long; and who
-    /// has done nothing useful for that long makes room even if it keeps talking.
+    /// Since when the session has been idle, if it may be closed to make room by now. A session in the middle of a mail has four times as
+    /// long. A stranger that has done nothing useful for that long may be closed even if it keeps talking.
     pub(crate) fn idle_since(&self, now: Instant, after: Duration, is_stranger: bool) -> Option<Instant> {
         let quiet_since = self.quiet_since.load(Ordering::Relaxed);
         if quiet_since == WORKING {
@@ -70,7 +70,7 @@ impl Leash {
         }
     }
 
-    /// The order to end, or the task will be woken when it comes.
+    /// The order to end; otherwise the task will be woken when the order comes.
     pub fn poll_order(&self, context: &mut Context<'_>) -> Poll<(Reply, Ending)> {
         let mut pull = self.pull.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(order) = pull.order.take() {

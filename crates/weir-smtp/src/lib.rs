@@ -5,11 +5,11 @@
 //! from the read buffer to the gate's [`reception::BodySink`] and never held whole. Every size, count and time is bounded by
 //! [`limits::SmtpLimits`].
 //!
-//! Other servers ask about their mail in the milter protocol ([`milter`]) and in Postfix's policy protocol ([`policy`]); both are here without
-//! I/O.
+//! Other mail servers ask Weir about their mail in the milter protocol ([`milter`]) or in Postfix's policy protocol ([`policy`]). Both are
+//! implemented here without I/O.
 //!
-//! The sending side is [`client`], and [`outcome::DeliveryOutcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md
-//! explains the rules.
+//! The sending side is [`client`]; it returns a [`outcome::DeliveryOutcome`] for each recipient. [`dkim`] signs. docs/smtp.md explains the
+//! rules.
 
 pub mod address_key;
 pub mod ban;

@@ -73,9 +73,9 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
 impl SmtpLimits {
-    /// No server takes larger messages: what the spool holds, less a mebibyte for what we write into the header.
+    /// No server accepts larger messages. This is what the spool can hold, minus a mebibyte for what we add to the header.
     pub const MESSAGE_BYTES_MAX: u64 = (2 << 30) - (1 << 20);
-    /// No server takes more recipients of one message: their addresses must fit into the spool's envelope.
+    /// No server accepts more recipients for one message, because their addresses must fit into the spool's envelope.
     pub const RECIPIENTS_MAX: u32 = 10_000;
 
     fn check(&self, section: &mut Section<'_, '_>) {

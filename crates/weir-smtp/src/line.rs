@@ -1,8 +1,8 @@
 //! Cuts the command stream into lines.
 //!
-//! A line ends with CR LF. A line that ends with a bare LF, or holds a CR elsewhere, or any other control
-//! character, is handed on as [`Line::Bad`]: nothing in it is carried out, and the client still gets a reply.
-//! A line that lies whole in the input is not copied; of a split line at most `max` octets are kept.
+//! A line ends with CR LF. A line with a bare LF at its end, a CR elsewhere or any other control character is reported as [`Line::Bad`]: it
+//! is not carried out, but the client still gets a reply. A line that lies within one piece of input is not copied; of a line that is
+//! split, at most `max` octets are kept.
 
 use memchr::memchr;
 
@@ -11,27 +11,27 @@ use memchr::memchr;
 pub(crate) enum Line<'a> {
     /// A line with its CR LF.
     Whole(&'a [u8]),
-    /// The end of a line that began in earlier input: it is in [`LineReader::take`].
+    /// The end of a line that began in earlier input. [`LineReader::take`] has the whole line.
     Joined,
     /// A line with a bare CR or LF, or another control character.
     Bad,
     /// A line longer than allowed; its end has now been seen.
     TooLong,
-    /// More than the discard limit came without an end of line.
+    /// The discard limit was reached without a line end.
     Endless,
-    /// The input is used up.
+    /// More input is needed.
     More,
 }
 
-/// The splitter; it keeps what came of an unfinished line.
+/// Splits the input, and keeps the beginning of an unfinished line.
 #[derive(Debug, Default)]
 pub(crate) struct LineReader {
     partial: Vec<u8>,
-    /// Octets of the present line thrown away because it is too long; 0 while it is not.
+    /// How many octets of the present line were discarded because it is too long; 0 if it is not.
     discarded: u64,
 }
 
-/// A split line's buffer is given back to the allocator above this size, so that idle sessions stay small.
+/// A larger buffer of a split line is freed, so that idle sessions stay small.
 const KEEP_MAX: usize = 256;
 
 impl LineReader {
@@ -58,14 +58,14 @@ impl LineReader {
         Line::Bad
     }
 
-    /// The joined line; give it back with [`LineReader::put_back`].
+    /// The line that was joined. Give it back with [`LineReader::put_back`].
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.partial)
     }
 
     /// Takes the buffer back for the next split line.
     pub(crate) fn put_back(&mut self, mut line: Vec<u8>) {
-        // A password may have stood here.
+        // The line may have contained a password.
         line.fill(0);
         if line.capacity() <= KEEP_MAX {
             line.clear();
@@ -80,7 +80,7 @@ impl LineReader {
         self.put_back(line);
     }
 
-    /// Octets held.
+    /// How many octets of memory are held.
     pub(crate) fn buffered(&self) -> usize {
         self.partial.capacity()
     }

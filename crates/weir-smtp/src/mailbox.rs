@@ -1,8 +1,8 @@
-//! A mailbox as MAIL and RCPT name it, and the path around it (RFC 5321 sections 4.1.2 and 4.5.3.1).
+//! A mailbox in MAIL and RCPT, and the path around it (RFC 5321 sections 4.1.2 and 4.5.3.1).
 //!
-//! smtp-proto drops the quotes of a local part (so `"a@b"@c` and `a@b@c` become one), knows no address
-//! literals and answers `<postmaster>` with nothing; hence our own parser. Source routes are dropped. A quoted
-//! local part that needs no quotes loses them, so one mailbox has one spelling of its local part.
+//! We have our own parser because smtp-proto drops the quotes of a local part (so `"a@b"@c` and `a@b@c` become the same), does not know
+//! address literals, and returns nothing for `<postmaster>`. Source routes are dropped. A quoted local part that needs no quotes loses
+//! them, so each mailbox has only one spelling of its local part.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ const LOCAL_MAX: usize = 64;
 const DOMAIN_MAX: usize = 255;
 const PATH_MAX: usize = 256;
 
-/// `local@domain`, in a form that may be sent in `<…>` as it is; or `postmaster` alone.
+/// `local@domain`, in a form that can be sent in `<…>` as it is; or `postmaster` alone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mailbox {
     text: Box<str>,
@@ -18,7 +18,7 @@ pub struct Mailbox {
     domain_at: u16,
 }
 
-/// What stands between `<` and `>`.
+/// What is between `<` and `>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Path {
     /// `<>`, the sender of bounces.
@@ -47,7 +47,7 @@ pub enum PathError {
 }
 
 impl Mailbox {
-    /// Reads `local@domain` without brackets.
+    /// Parses `local@domain` without brackets.
     pub fn parse(text: &str) -> Result<Mailbox, PathError> {
         match parse_path(&format!("<{text}>"))? {
             (Path::Mailbox(mailbox), "") => Ok(mailbox),
@@ -55,17 +55,17 @@ impl Mailbox {
         }
     }
 
-    /// `postmaster` of whoever receives it.
+    /// `postmaster` without a domain: that of whichever server receives the mail.
     pub fn postmaster() -> Mailbox {
         Mailbox { text: "postmaster".into(), domain_at: 10 }
     }
 
-    /// The whole, as it goes into `<…>`.
+    /// The whole mailbox, as it is written into `<…>`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The local part, quoted if it must be.
+    /// The local part, quoted if necessary.
     pub fn local(&self) -> &str {
         let end = usize::from(self.domain_at).saturating_sub(usize::from(!self.domain().is_empty()));
         self.text.get(..end).unwrap_or_default()
@@ -76,7 +76,7 @@ impl Mailbox {
         self.text.get(usize::from(self.domain_at)..).unwrap_or_default()
     }
 
-    /// Whether it needs SMTPUTF8.
+    /// Whether it has characters beyond ASCII.
     pub fn is_international(&self) -> bool {
         !self.text.is_ascii()
     }
@@ -99,7 +99,7 @@ impl fmt::Debug for Mailbox {
     }
 }
 
-/// Reads `<path>` from the start of `text`; returns it with what follows the `>`.
+/// Parses `<path>` at the beginning of `text`. Returns the path, and the text after the `>`.
 pub fn parse_path(text: &str) -> Result<(Path, &str), PathError> {
     let text = text.trim_start_matches(' ').strip_prefix('<').ok_or(PathError::Brackets)?;
     if let Some(rest) = text.strip_prefix('>') {
@@ -121,7 +121,7 @@ pub fn parse_path(text: &str) -> Result<(Path, &str), PathError> {
     Err(PathError::Domain)
 }
 
-/// `@a,@b:user@c` without the route, which means nothing any more (RFC 5321 appendix C).
+/// Removes the route from `@a,@b:user@c`. Such routes have no meaning any more (RFC 5321 appendix C).
 fn without_route(text: &str) -> Result<&str, PathError> {
     if !text.starts_with('@') {
         return Ok(text);
@@ -154,7 +154,7 @@ fn quoted_local(text: &str) -> Result<(std::borrow::Cow<'_, str>, &str), PathErr
             '\\' => content.push(chars.next().ok_or(PathError::Local)?.1),
             _ => content.push(c),
         }
-        // Whatever is written `<…>` must stay one line, for us and for the next server.
+        // Whatever is written into `<…>` must stay on one line, for us and for the next server.
         if content.ends_with(char::is_control) {
             return Err(PathError::Local);
         }

@@ -1,4 +1,4 @@
-//! A network written as `192.0.2.0/24`, `2001:db8::/32` or one address.
+//! A network, written as `192.0.2.0/24`, `2001:db8::/32` or one address.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -11,14 +11,14 @@ pub struct IpNetwork {
 }
 
 impl IpNetwork {
-    /// Whether the address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
+    /// Whether the address is in the network. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.address
     }
 }
 
-/// Whether a list of networks that are meant to be one's own lets in the world: one that is larger than anybody's (10.0.0.0/8 is the
-/// largest that people have at home), or small ones that come to a quarter of all IPv4 addresses.
+/// Whether a list of networks that should be the site's own would let in the whole world: because one network is larger than any private
+/// one (the largest is 10.0.0.0/8), or because together they are more than a quarter of all IPv4 addresses.
 pub fn let_in_everybody(networks: &[IpNetwork]) -> bool {
     let prefix = |network: &IpNetwork| network.mask.leading_ones();
     let is_local = |network: &IpNetwork| network.mask.leading_ones() >= 7 && network.address >> 121 == 0xfc >> 1;
@@ -30,12 +30,12 @@ pub fn let_in_everybody(networks: &[IpNetwork]) -> bool {
     networks.iter().any(|network| is_wide(&network)) || ipv4 > 1 << 30
 }
 
-/// Whether a network is one of IPv4, and not one of IPv6 that holds all of it.
+/// Whether this is an IPv4 network, and not an IPv6 network that contains all of IPv4.
 fn is_v4(network: &IpNetwork) -> bool {
     network.mask.leading_ones() >= 96 && network.address >> 32 == 0xffff
 }
 
-/// All addresses as 128 bits; IPv4 in the mapped range.
+/// An address as 128 bits; IPv4 addresses in their mapped form.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
@@ -65,10 +65,10 @@ impl FromStr for IpNetwork {
 /// Why a network cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// The part before the slash.
+    /// The part before the slash is wrong.
     #[error("not an IP address; write 192.0.2.0/24, 2001:db8::/32 or one address")]
     Address,
-    /// The part behind the slash.
+    /// The part after the slash is wrong.
     #[error("the prefix length must be a number from 0 to {0}")]
     Prefix(u32),
 }

@@ -1,24 +1,24 @@
 //! The outcome of one delivery attempt for one recipient, with the other server's own words.
 //!
-//! Text that came from outside is cut at [`TEXT_MAX`] octets and holds no control characters, so it can stand in a
-//! log line, in a mark and in a header of a bounce.
+//! Text from outside is cut off at [`TEXT_MAX`] octets and contains no control characters, so it can be used in a log line, in a mark of
+//! the spool and in a header of a bounce.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest text kept of a peer's reply.
+/// How much text of a peer's reply is kept.
 pub const TEXT_MAX: usize = 1000;
-/// How a failure begins that is one only because the time for delivery is over.
+/// The beginning of the text for mail that failed only because the time for delivery was over.
 const EXPIRED: &str = "not delivered in time; the last answer was: ";
 
-/// What became of one recipient.
+/// The result for one recipient.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeliveryOutcome {
-    /// Whether it is over, and how.
+    /// Whether delivery has ended, and how.
     pub fate: Fate,
-    /// The enhanced status code (RFC 3463), the peer's or ours.
+    /// The enhanced status code (RFC 3463), from the peer or from us.
     pub status: Status,
-    /// The reply code of SMTP, if a peer said one.
+    /// The reply code of SMTP, if a peer sent one.
     pub code: Option<u16>,
     /// What the peer said, or what we found.
     pub text: Arc<str>,
@@ -26,14 +26,14 @@ pub struct DeliveryOutcome {
     pub peer: Option<Arc<str>>,
 }
 
-/// Whether it is over, and how.
+/// Whether delivery has ended, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// The next hop took it.
     Delivered,
-    /// Not now; another attempt may succeed.
+    /// It failed, but another attempt may succeed.
     Temporary,
-    /// Never.
+    /// It failed for good.
     Permanent,
 }
 
@@ -47,12 +47,12 @@ impl DeliveryOutcome {
         DeliveryOutcome::new(Fate::Delivered, Status(2, 0, 0), text)
     }
 
-    /// A temporary failure that we found ourselves.
+    /// A temporary failure that we noticed ourselves.
     pub fn temporary(status: Status, text: &str) -> DeliveryOutcome {
         DeliveryOutcome::new(Fate::Temporary, status, text)
     }
 
-    /// A permanent failure that we found ourselves.
+    /// A permanent failure that we noticed ourselves.
     pub fn permanent(status: Status, text: &str) -> DeliveryOutcome {
         DeliveryOutcome::new(Fate::Permanent, status, text)
     }
@@ -61,13 +61,13 @@ impl DeliveryOutcome {
         DeliveryOutcome { fate, status, code: None, text: clean(text).into(), peer: None }
     }
 
-    /// The same, said by this host.
+    /// The same outcome, from this host.
     pub fn by(mut self, peer: &Arc<str>) -> DeliveryOutcome {
         self.peer = Some(Arc::clone(peer));
         self
     }
 
-    /// The same as a temporary failure: for a permanent refusal that is not the fault of this message.
+    /// The same outcome as a temporary failure. For a permanent refusal that is not the fault of this message.
     pub fn softened(mut self) -> DeliveryOutcome {
         if self.fate == Fate::Permanent {
             self.fate = Fate::Temporary;
@@ -76,7 +76,7 @@ impl DeliveryOutcome {
         self
     }
 
-    /// The same as a permanent failure, because the time for delivery is over.
+    /// The same outcome as a permanent failure, because the time for delivery is over.
     pub fn expired(&self) -> DeliveryOutcome {
         let text = format!("{EXPIRED}{}", self.text);
         let status = Status(5, 4, 7);
@@ -89,7 +89,7 @@ impl DeliveryOutcome {
         }
     }
 
-    /// Whether it is what [`DeliveryOutcome::expired`] makes.
+    /// Whether it was made by [`DeliveryOutcome::expired`].
     pub fn is_expired(&self) -> bool {
         self.fate == Fate::Permanent && self.status == Status(5, 4, 7) && self.text.starts_with(EXPIRED)
     }
@@ -114,7 +114,7 @@ impl fmt::Display for Status {
 }
 
 impl Status {
-    /// Reads `5.7.1` from the start of a text; returns it with what follows.
+    /// Parses `5.7.1` at the beginning of a text. Returns it with the text after it.
     pub fn parse(text: &str) -> Option<(Status, &str)> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let mut numbers = word.split('.').map(number);
@@ -129,7 +129,7 @@ fn number(text: &str) -> Option<u16> {
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// One line of at most [`TEXT_MAX`] octets without control characters.
+/// Makes one line of at most [`TEXT_MAX`] octets, without control characters.
 pub fn clean(text: &str) -> String {
     let text = text.get(..text.floor_char_boundary(TEXT_MAX)).unwrap_or_default();
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

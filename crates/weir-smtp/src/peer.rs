@@ -1,20 +1,20 @@
-//! The client at the other end of a connection, as far as it is known.
+//! What is known about the client at the other end of a connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// The other end of a session. With XCLIENT the client is somebody other than the holder of the socket.
+/// The other end of a session. With XCLIENT, the client is not the host that holds the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SmtpPeer {
     /// Number of the session, for logs.
     pub session: u64,
-    /// The other end of the connection itself.
+    /// The address at the other end of the connection.
     pub socket: SocketAddr,
     /// Our end of the connection.
     pub local: SocketAddr,
-    /// The client: the other end, or whom a listed peer named by XCLIENT.
+    /// The client's address: that of the connection, or the one that a listed peer named by XCLIENT.
     pub client: IpAddr,
-    /// The client's name, if a listed peer told it.
+    /// The client's name, if a listed peer told us.
     pub name: Option<Box<str>>,
     /// The argument of HELO, EHLO or LHLO; safe to print.
     pub helo: Option<Box<str>>,
@@ -22,7 +22,7 @@ pub struct SmtpPeer {
     pub dialect: Dialect,
     /// The TLS connection, if there is one.
     pub tls: Option<TlsFacts>,
-    /// Who is logged in.
+    /// The user who is logged in.
     pub user: Option<Arc<str>>,
 }
 
@@ -47,7 +47,7 @@ pub struct TlsFacts {
     pub cipher: &'static str,
 }
 
-/// What XFORWARD told of the first client of a message; for logs only.
+/// What XFORWARD says about the first client of a message; only for logs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Forwarded {
     /// Its name.
@@ -67,7 +67,7 @@ pub struct Forwarded {
 }
 
 impl SmtpPeer {
-    /// A peer of which only the connection is known.
+    /// A peer about which only the connection is known.
     pub fn new(session: u64, socket: SocketAddr, local: SocketAddr) -> SmtpPeer {
         let client = socket.ip().to_canonical();
         SmtpPeer {
@@ -106,7 +106,7 @@ impl SmtpPeer {
         }
     }
 
-    /// Forgets what the client said of itself, as STARTTLS demands.
+    /// Forgets what the client said about itself, as STARTTLS demands.
     pub(crate) fn forget_greeting(&mut self) {
         self.helo = None;
         self.dialect = Dialect::Smtp;

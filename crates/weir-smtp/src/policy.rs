@@ -1,42 +1,42 @@
-//! Postfix's policy protocol as the service speaks it, without I/O: octets go in, requests come out.
+//! The service's side of Postfix's policy protocol, without I/O: octets go in, requests come out.
 //!
-//! A request is lines `name=value` up to an empty one; the reply is `action=…` and an empty line. Only the attributes that Weir uses are
-//! kept. At most one request and the data of the last read are buffered.
+//! A request consists of lines `name=value` up to an empty line. The reply is `action=…` and an empty line. Only the attributes that Weir
+//! uses are kept. At most one request and the data of the last read are buffered.
 
 /// The longest request. Postfix sends about forty attributes; the longest are addresses and the names in a certificate.
 const REQUEST_MAX: usize = 64 << 10;
 
-/// What Postfix asks about.
+/// A request: what Postfix asks about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Where in the dialogue: `RCPT`, `DATA`, `END-OF-MESSAGE` and others.
+    /// The stage of the SMTP dialogue: `RCPT`, `DATA`, `END-OF-MESSAGE` and others.
     pub state: String,
-    /// The same for all questions about one message.
+    /// Identifies the message: the same in all requests about it.
     pub instance: String,
-    /// Who is logged in; empty if nobody is.
+    /// The user who is logged in; empty if none is.
     pub login: String,
     /// The sender of the envelope.
     pub sender: String,
     /// The recipient; empty after RCPT if there are several.
     pub recipient: String,
-    /// How many recipients there are so far; after RCPT only.
+    /// How many recipients there are so far; only known after RCPT.
     pub recipient_count: u32,
     /// The client's address.
     pub client_address: String,
-    /// Its name in Postfix's queue, if it has one by now.
+    /// The message's id in Postfix's queue, if it has one already.
     pub queue_id: String,
 }
 
-/// Why a client is not listened to any longer.
+/// Why the connection of a client is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Garbled {
-    /// A request without an end.
+    /// A request is too long.
     #[error("a request of more than {REQUEST_MAX} octets")]
     Long,
-    /// A line that is no attribute.
+    /// A line is not an attribute.
     #[error("a line that is no attribute")]
     Line,
-    /// Something else than an access policy is asked for.
+    /// The request is not about an access policy.
     #[error("a request that is not smtpd_access_policy")]
     Kind,
 }
@@ -49,12 +49,12 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// More octets of the client. Ask for [`Requests::next_request`] until there is none before more are given.
+    /// Adds octets from the client. Afterwards, call [`Requests::next_request`] until it returns none.
     pub fn feed(&mut self, octets: &[u8]) {
         self.octets.extend_from_slice(octets);
     }
 
-    /// The next request; none until more octets come.
+    /// The next request; none until more octets arrive.
     pub fn next_request(&mut self) -> Result<Option<Request>, Garbled> {
         let from = self.looked_at.saturating_sub(1);
         let Some(end) = memchr::memmem::find(&self.octets[from..], b"\n\n").map(|at| from + at) else {
@@ -69,7 +69,7 @@ impl Requests {
         Request::read(&lines[..end]).map(Some)
     }
 
-    /// How many octets wait.
+    /// How many octets are not parsed yet.
     pub fn waiting(&self) -> usize {
         self.octets.len()
     }
@@ -105,7 +105,7 @@ impl Request {
     }
 }
 
-/// An answer in the way in which an access table has it: `DUNNO`, `REJECT text` and others.
+/// Writes an answer, in the form of an access table: `DUNNO`, `REJECT text` and others.
 pub fn write(action: &str) -> Vec<u8> {
     let line = action.chars().filter(|c| !c.is_control()).take(1_000).collect::<String>();
     format!("action={line}\n\n").into_bytes()

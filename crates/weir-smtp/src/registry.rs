@@ -1,11 +1,11 @@
 //! All connected clients: counts in total, by address and by user; bans; and the leash of every session.
 //!
-//! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. When all places are taken, the oldest
-//! session that has neither logged in nor handed in mail makes room, so idle clients cannot keep others out, from however many addresses.
-//! When all places of one address or user are taken, the one that has been idle for longest makes room, so a neighbour behind the same
-//! router, or somebody who stole the password, can keep nobody out by idling. There is one lock, held for a few map operations, and for a
-//! look at the sessions of one address or user when these have reached their limit. The tables are bounded by the number of connections
-//! (and a tenth more, of sessions that are being ended), the bans by their own capacity.
+//! [`Registry::admit`] lets a connection in; it counts until its [`Admission`] is dropped. When all places are taken, the oldest session
+//! that has neither logged in nor handed in mail is closed to make room, so idle clients cannot keep others out, from however many
+//! addresses. When all places of one address or user are taken, the session that has been idle longest is closed. So a neighbour behind the
+//! same router, or somebody who stole the password, can keep nobody out by doing nothing. There is one lock, held for a few map operations,
+//! and for a look at the sessions of one address or user if these have reached their limit. The size of the tables is bounded by the number
+//! of connections (plus a tenth for sessions that are being ended), and that of the bans by their own capacity.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -32,7 +32,7 @@ pub struct Registry {
     purpose: Purpose,
     members: Mutex<Members>,
     bans: Mutex<BanTable>,
-    /// What attempts are hashed with: names and passwords are not kept.
+    /// The key with which attempts are hashed, because names and passwords are not kept.
     secret: RandomState,
     emptied: Notify,
 }
@@ -40,21 +40,21 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Members {
     leashes: HashMap<u64, Arc<Leash>>,
-    /// Where each session comes from, unless it is a trusted peer's.
+    /// The address of each session, except sessions of trusted peers.
     address_of: HashMap<u64, AddressKey>,
     addresses: HashMap<AddressKey, BTreeSet<u64>>,
     user_of: HashMap<u64, Arc<str>>,
     users: HashMap<Arc<str>, Vec<u64>>,
-    /// Sessions that have neither logged in nor handed in mail, the oldest first.
+    /// Sessions that have neither logged in nor handed in mail; the oldest first.
     strangers: BTreeSet<u64>,
-    /// Sessions that were told to make room and have not gone yet.
+    /// Sessions that were told to make room but have not ended yet.
     leaving: HashSet<u64>,
     last_id: u64,
-    /// The order that new sessions find: the server is shutting down.
+    /// Set while the server shuts down: new sessions are refused.
     closing: bool,
 }
 
-/// One connection that was let in; dropping it gives its place back.
+/// One connection that was admitted. Dropping this gives its place back.
 #[derive(Debug)]
 pub struct Admission {
     registry: Arc<Registry>,
@@ -71,7 +71,7 @@ impl Registry {
         Arc::new(Registry { limits, purpose, members, bans, secret, emptied })
     }
 
-    /// Lets a connection in, or says why not. A trusted peer is counted in all, but not by its address.
+    /// Admits a connection, or says why not. A trusted peer counts in the total, but not by its address.
     pub fn admit(self: &Arc<Registry>, address: IpAddr, trusted: bool, now: Instant) -> Result<Admission, Reply> {
         let key = self.key(address);
         if !trusted {
@@ -98,8 +98,8 @@ impl Registry {
         Ok(Admission { registry: Arc::clone(self), id, leash })
     }
 
-    /// Counts an offence of the address (a failed login, or a recipient that does not exist), unless it is the same again; the ban
-    /// that it brought.
+    /// Counts an offence of the address (a failed login, or a recipient that does not exist), unless the same one was counted before.
+    /// Returns the ban that this brought.
     pub fn offended(&self, address: IpAddr, offence: impl Hash, now: Instant) -> Option<Ban> {
         let attempt = Attempt(self.secret.hash_one(offence));
         self.bans().failed(self.key(address), attempt, now)
@@ -110,38 +110,38 @@ impl Registry {
         self.bans().banned(self.key(address), now)
     }
 
-    /// Bans an address because somebody says so; for how long.
+    /// Bans an address at the request of a person. Returns how long the ban is.
     pub fn ban(&self, address: IpAddr, length: Duration, now: Instant) -> Duration {
         self.bans().ban(self.key(address), length, now)
     }
 
-    /// Whom an address stands for here, in words.
+    /// The client that an address stands for, as text.
     pub fn name_of(&self, address: IpAddr) -> String {
         AddressKey::name(address, self.limits.ipv6_prefix_bits)
     }
 
-    /// Ends a ban early; whether the address was known.
+    /// Ends a ban early. Returns whether the address was known.
     pub fn pardon(&self, address: IpAddr) -> bool {
         self.bans().pardon(self.key(address))
     }
 
-    /// At most `most` of the addresses that have been banned, for another life of the server.
+    /// At most `most` of the addresses that were banned, for the next process.
     pub fn offenders(&self, most: usize, now: Instant) -> Vec<Offender> {
         self.bans().offenders(most, now)
     }
 
-    /// Takes up an address that was banned in another life. The prefix that counts may have become another since.
+    /// Takes over an address that a former process banned. The length of the prefix that counts may have changed since then.
     pub fn take_up(&self, offender: Offender, now: Instant) {
         let address = self.key(offender.address.address());
         self.bans().take_up(Offender { address, ..offender }, now);
     }
 
-    /// How many bans and pardons there were.
+    /// The number of bans and pardons so far.
     pub fn ban_changes(&self) -> u64 {
         self.bans().changes()
     }
 
-    /// Ends all sessions of one user at once with `reply`; how many there were.
+    /// Ends all sessions of one user at once with `reply`. Returns how many there were.
     pub fn end_user(&self, user: &str, reply: &Reply) -> usize {
         let members = self.members();
         let ids = members.users.get(user).map(Vec::as_slice).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Registry {
         ids.len()
     }
 
-    /// Lets nobody in any more and ends all sessions.
+    /// Admits no more connections, and ends all sessions.
     pub fn end_all(&self, when: Ending) {
         let mut members = self.members();
         members.closing = true;
@@ -160,7 +160,7 @@ impl Registry {
         }
     }
 
-    /// Waits until no session is left.
+    /// Waits until no session is open.
     pub async fn empty(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -171,12 +171,12 @@ impl Registry {
         }
     }
 
-    /// Sessions open now.
+    /// How many sessions are open now.
     pub fn open(&self) -> usize {
         self.members().leashes.len()
     }
 
-    /// Sessions of one user open now.
+    /// How many sessions of one user are open now.
     pub fn open_of_user(&self, user: &str) -> usize {
         self.members().users.get(user).map_or(0, Vec::len)
     }
@@ -188,7 +188,7 @@ impl Registry {
         }
     }
 
-    /// What a banned address hears.
+    /// The reply for a banned address.
     pub(crate) fn banned_reply(&self, left: Duration) -> Reply {
         let minutes = left.as_secs().div_ceil(60);
         let what = match self.purpose {
@@ -202,7 +202,7 @@ impl Registry {
         AddressKey::new(address, self.limits.ipv6_prefix_bits)
     }
 
-    // A panic elsewhere leaves the maps whole: every change is one map operation.
+    // If another thread panics, the maps are still consistent, because every change is a single map operation.
     fn members(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,12 +213,12 @@ impl Registry {
 }
 
 impl Members {
-    /// Whether there is a place; if need be, a stranger is sent away for it.
+    /// Whether there is a place. If necessary, a stranger is told to leave.
     fn make_room(&mut self, max: usize, purpose: Purpose) -> bool {
         if self.leashes.len() - self.leaving.len() < max {
             return true;
         }
-        // Those who were sent away may take a moment to go.
+        // Sessions that were told to leave may take a moment to end.
         if self.leaving.len() > max / 10 {
             return false;
         }
@@ -231,7 +231,7 @@ impl Members {
         true
     }
 
-    /// Makes a place for one more session of an address, if it has all that it may have.
+    /// Makes a place for one more session of an address, if the address has reached its limit.
     fn make_room_at(&mut self, key: AddressKey, limits: &SmtpLimits, now: Instant) -> Result<(), Reply> {
         let Some(here) = self.addresses.get(&key).filter(|here| here.len() >= limits.connections_per_address as usize)
         else {
@@ -242,8 +242,8 @@ impl Members {
         self.push_out(longest, limits, TOO_MANY_FROM_ADDRESS, IDLE_AT_ADDRESS)
     }
 
-    /// Makes a place for one more session of a user, if they have all that they may have. Of several clients, the one with most sessions
-    /// gives it.
+    /// Makes a place for one more session of a user, if the user has reached the limit. If the user has several clients, the client with
+    /// the most sessions loses one.
     fn make_room_for(&mut self, user: &str, limits: &SmtpLimits, now: Instant) -> Result<(), Reply> {
         let Some(own) = self.users.get(user).filter(|own| own.len() >= limits.connections_per_user as usize) else {
             return Ok(());
@@ -262,9 +262,9 @@ impl Members {
         self.leashes.get(&id)?.idle_since(now, limits.idle_makes_room, self.strangers.contains(&id))
     }
 
-    /// Sends a session away, so that another can have its place; `refusal` if there is none that could go.
+    /// Ends a session so that another can have its place. If no session can be ended, returns `refusal`.
     fn push_out(&mut self, id: Option<u64>, limits: &SmtpLimits, refusal: Reply, why: Reply) -> Result<(), Reply> {
-        // Those who were sent away may take a moment to go.
+        // Sessions that were told to leave may take a moment to end.
         let Some(id) = id.filter(|_| self.leaving.len() <= limits.connections as usize / 10) else {
             return Err(refusal);
         };
@@ -305,17 +305,17 @@ impl Members {
 }
 
 impl Admission {
-    /// Number of the session.
+    /// The number of the session.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Where an order to end arrives.
+    /// The handle through which an order to end the session arrives.
     pub fn leash(&self) -> &Arc<Leash> {
         &self.leash
     }
 
-    /// Counts the session for a user, unless the user has too many. The count ends with [`Admission::logout`].
+    /// Counts the session for a user, unless the user has too many. [`Admission::logout`] ends this.
     pub fn login(&mut self, user: &Arc<str>, now: Instant) -> Result<(), Reply> {
         self.logout();
         let mut members = self.registry.members();
@@ -326,17 +326,17 @@ impl Admission {
         Ok(())
     }
 
-    /// The session has handed in mail: it need not make room for others any more.
+    /// Notes that the session has handed in mail, so that it need not make room for others any more.
     pub fn established(&self) {
         self.registry.members().strangers.remove(&self.id);
     }
 
-    /// The session no longer belongs to a user.
+    /// Notes that the session no longer belongs to a user.
     pub fn logout(&mut self) {
         self.registry.members().leave_user(self.id);
     }
 
-    /// The true client is `address`: bans and counts apply to it.
+    /// Notes that the true client is `address`: bans and counts apply to that address from now on.
     pub fn stand_for(&mut self, address: IpAddr, now: Instant) -> Result<(), Reply> {
         let key = self.registry.key(address);
         self.registry.check_ban(key, now)?;

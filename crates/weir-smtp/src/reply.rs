@@ -1,13 +1,13 @@
 //! One SMTP reply: code, enhanced status code, text.
 //!
-//! Whatever text the shell hands in, the wire sees printable ASCII in lines of at most 512 octets, each with
-//! code and status (RFC 5321 section 4.2, RFC 2034). Text is cut at [`TEXT_MAX`] octets. Cost: one pass.
+//! Whatever text the gate hands in, the client receives printable ASCII in lines of at most 512 octets, each with code and status (RFC 5321
+//! section 4.2, RFC 2034). The text is cut off at [`TEXT_MAX`] octets. Cost: one pass.
 
 use std::borrow::Cow;
 
-/// The longest text a reply sends; the rest is cut.
+/// The longest text of a reply; the rest is cut off.
 pub const TEXT_MAX: usize = 2048;
-/// The longest text in one line: 512 octets less code, status and CR LF.
+/// The longest text in one line: 512 octets minus code, status and CR LF.
 const LINE_TEXT_MAX: usize = 480;
 
 /// An SMTP reply. Codes 2xx accept, 4xx refuse for now, 5xx refuse for good.
@@ -28,12 +28,12 @@ impl Reply {
         Reply { code, status: Some(status), text: Cow::Borrowed(text) }
     }
 
-    /// A reply with text made at run time; line breaks in it make a reply of several lines.
+    /// A reply with a text that is made at run time. Line breaks in it make a reply of several lines.
     pub fn new(code: u16, status: Status, text: impl Into<Cow<'static, str>>) -> Reply {
         Reply { code, status: Some(status), text: text.into() }
     }
 
-    /// A reply that carries no status by rule: the greeting, EHLO, 334 and 354.
+    /// A reply that must not have a status: the greeting, EHLO, 334 and 354.
     pub fn bare(code: u16, text: impl Into<Cow<'static, str>>) -> Reply {
         Reply { code, status: None, text: text.into() }
     }
@@ -43,7 +43,7 @@ impl Reply {
         self.code
     }
 
-    /// The enhanced status code, if it carries one.
+    /// The enhanced status code, if it has one.
     pub fn status(&self) -> Option<Status> {
         self.status
     }
@@ -63,7 +63,7 @@ impl Reply {
         self.code / 100 == 4
     }
 
-    /// Appends the reply as it goes over the wire.
+    /// Appends the reply in the form in which it is sent.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let text = cut(&self.text, TEXT_MAX);
         let mut lines = text.split('\n').flat_map(wrapped).peekable();
@@ -107,7 +107,7 @@ fn push_printable(text: &str, out: &mut Vec<u8>) {
     out.extend(text.chars().map(|c| u8::try_from(c).ok().filter(|byte| matches!(byte, 0x20..=0x7e)).unwrap_or(b'?')));
 }
 
-/// The text in pieces of at most [`LINE_TEXT_MAX`] octets, broken after a space where there is one.
+/// Splits the text into pieces of at most [`LINE_TEXT_MAX`] octets, after a space if possible.
 fn wrapped(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -123,7 +123,7 @@ fn wrapped(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// At most `max` octets from the start, never half a character.
+/// The first `max` octets at most, but never half a character.
 fn cut(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }

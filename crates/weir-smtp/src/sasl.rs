@@ -1,6 +1,6 @@
 //! AUTH PLAIN (RFC 4616) and AUTH LOGIN, one line at a time.
 //!
-//! The result is a user and a password in UTF-8 without control characters, each of bounded length. The caller checks whether they are
+//! The result is a user and a password, both in UTF-8 without control characters and of bounded length. The caller checks whether they are
 //! right.
 
 use std::fmt;
@@ -16,25 +16,25 @@ const PASSWORD_MAX: usize = 1_000;
 /// A way to log in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// One message with both.
+    /// User and password in one message.
     Plain,
-    /// User and password each in a line.
+    /// User and password in a line each.
     Login,
 }
 
-/// Who says to be whom.
+/// A login that a client claims.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Login {
     /// The client gave a password.
     Password {
-        /// By which mechanism.
+        /// How it was sent.
         mechanism: Mechanism,
         /// The user as typed.
         user: Box<str>,
         /// The password.
         password: Password,
     },
-    /// A listed peer named the user by XCLIENT: check that the user exists and is not locked, no password.
+    /// A listed peer named the user by XCLIENT. There is no password; check that the user exists and is not locked.
     Vouched {
         /// The user.
         user: Box<str>,
@@ -50,7 +50,7 @@ impl Login {
     }
 }
 
-/// A password; it is not shown in logs.
+/// A password. It does not appear in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Box<str>);
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// An exchange in progress: which line comes next.
+/// A login exchange in progress, by the line that comes next.
 ///
 /// `Plain` → done; `LoginUser → LoginPassword` → done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,7 +82,7 @@ pub(crate) enum Exchange {
     LoginPassword { user: Box<str> },
 }
 
-/// What a line of the exchange led to.
+/// The result of a line of the exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Challenge(Exchange, &'static str),
@@ -91,7 +91,7 @@ pub(crate) enum Step {
 }
 
 impl Exchange {
-    /// Begins; `initial` is the response that came with the command (`=` is an empty one).
+    /// Begins an exchange. `initial` is the response that came with the command (`=` is an empty one).
     pub(crate) fn begin(mechanism: Mechanism, initial: Option<&str>) -> Step {
         let exchange = match mechanism {
             Mechanism::Plain => Exchange::Plain,
@@ -104,7 +104,7 @@ impl Exchange {
         }
     }
 
-    /// The client's next line, without CR LF.
+    /// Takes the client's next line, without CR LF.
     pub(crate) fn respond(self, line: &[u8]) -> Step {
         if line == b"*" {
             return Step::Failed(Reply::fixed(501, Status(5, 7, 0), "login cancelled"));
@@ -160,7 +160,7 @@ fn done(mechanism: Mechanism, user: &str, password: &str) -> Step {
     Step::Done(Login::Password { mechanism, user: user.into(), password: Password::new(password) })
 }
 
-/// Whether a user's name is of sane length and safe to print.
+/// Whether a user's name has a sensible length and is safe to print.
 pub(crate) fn is_user(text: &str) -> bool {
     (1..=USER_MAX).contains(&text.len()) && !text.contains(char::is_control)
 }

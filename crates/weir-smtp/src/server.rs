@@ -1,8 +1,8 @@
 //! The SMTP server: listeners, connections, limits, shutdown.
 //!
 //! Each connection has a task. A connection above a limit, or from a banned address, gets a reply with the reason and is closed without a
-//! session. Connections, addresses, users and bans are counted over all listeners of a server; the other limits are those of the listener's
-//! settings.
+//! session. Connections, addresses, users and bans are counted for all listeners of a server together; the other limits are those of each
+//! listener's settings.
 
 use std::future::poll_fn;
 use std::io;
@@ -32,7 +32,7 @@ use super::session::{CloseReason, Ending, Session};
 use super::settings::{Purpose, Settings};
 use weir_tls::Tls;
 
-/// A running server. Dropping it closes the listeners; sessions go on. [`SmtpServer::shutdown`] ends both.
+/// A running server. Dropping it closes the listeners, but sessions go on. [`SmtpServer::shutdown`] ends both.
 pub struct SmtpServer<R: Reception> {
     shared: Arc<ServerState<R>>,
     stop: watch::Sender<bool>,
@@ -55,16 +55,16 @@ struct Endpoint {
     tls: TlsMode,
 }
 
-/// How long to wait when the machine has no more file descriptors.
+/// How long to wait if the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 impl<R: Reception> SmtpServer<R> {
-    /// A server for submission, without listeners; `limits` bound connections, users and bans over all of them.
+    /// A server for submission, without listeners. `limits` bounds connections, users and bans for all listeners together.
     pub fn new(reception: R, limits: SmtpLimits) -> SmtpServer<R> {
         SmtpServer::with_purpose(reception, limits, Purpose::Submission)
     }
 
-    /// The same for this purpose.
+    /// The same, for this purpose.
     pub fn with_purpose(reception: R, limits: SmtpLimits, purpose: Purpose) -> SmtpServer<R> {
         let registry = Registry::new(limits, purpose);
         let shared = Arc::new(ServerState::new(reception, purpose, registry));
@@ -95,33 +95,33 @@ impl<R: Reception> SmtpServer<R> {
         accept_all(Arc::clone(&self.shared), listener, endpoint, self.stop.subscribe())
     }
 
-    /// Ends all sessions of a user at once with `reply` (421); how many there were.
+    /// Ends all sessions of a user at once with `reply` (421). Returns how many there were.
     pub fn end_user(&self, user: &str, reply: &Reply) -> usize {
         self.shared.registry.end_user(user, reply)
     }
 
-    /// Who is connected, and bans.
+    /// The clients that are connected, and the bans.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.shared.registry
     }
 
-    /// What time it is for bans: since the server began.
+    /// The clock for bans. It counts from the start of the server.
     pub fn clock(&self) -> Arc<dyn Fn() -> Instant + Send + Sync> {
         self.shared.clock()
     }
 
-    /// What has been done so far.
+    /// The counters.
     pub fn counters(&self) -> CounterValues {
         self.shared.counters.values()
     }
 
-    /// The shell.
+    /// The gate behind the server.
     pub fn reception(&self) -> &R {
         &self.shared.reception
     }
 
-    /// Stops listening, lets messages that are coming in finish for `grace`, says 421 to everybody, and returns when
-    /// the last session is gone.
+    /// Stops listening, gives messages that are coming in the time `grace` to finish, sends 421 to everybody, and returns when the last
+    /// session has ended.
     pub async fn shutdown(&self, grace: Duration) {
         self.stop.send_replace(true);
         self.shared.registry.end_all(Ending::AfterMessage);
@@ -167,7 +167,7 @@ fn admit<R: Reception>(shared: &Arc<ServerState<R>>, endpoint: &Arc<Endpoint>, s
             let Ok(local) = stream.local_addr() else { return };
             let peer = SmtpPeer::new(admission.id(), address, local);
             let session = Session::new(Arc::clone(&endpoint.settings), peer, shared.now());
-            // In a box: the future that serves it would hold it more than once.
+            // It is boxed because the future that serves it would contain it more than once.
             let connection = Box::new(Connection::new(Arc::clone(shared), session, admission));
             tokio::spawn(converse(connection, Arc::clone(endpoint), stream));
         }
@@ -179,7 +179,7 @@ fn admit<R: Reception>(shared: &Arc<ServerState<R>>, endpoint: &Arc<Endpoint>, s
     }
 }
 
-/// Says why, if that can be done without waiting. Under implicit TLS it cannot be said without a handshake.
+/// Sends the reason if that is possible without waiting. Under implicit TLS it is not, because that needs a handshake.
 fn turn_away(stream: TcpStream, reply: &Reply, implicit_tls: bool) {
     if implicit_tls {
         return;
@@ -192,7 +192,7 @@ fn turn_away(stream: TcpStream, reply: &Reply, implicit_tls: bool) {
 }
 
 async fn converse<R: Reception>(mut connection: Box<Connection<R>>, endpoint: Arc<Endpoint>, stream: TcpStream) {
-    // Replies are written whole: waiting to join them with later ones only costs time.
+    // Replies are written as a whole, so waiting to join them with later ones would only cost time.
     let _ = stream.set_nodelay(true);
     tracing::debug!(session = connection.session.peer().session, address = %connection.session.peer().socket, "connected");
     let verdict = connection.shared.reception.connect(connection.session.peer()).await;
@@ -241,19 +241,19 @@ async fn encrypted<R: Reception>(
         Exit::StartTls => CloseReason::NotSmtp,
         Exit::Closed(reason) => {
             part(connection, reason, &mut *stream).await;
-            // Tells the client that nobody cut the connection short.
+            // Tells the client that the connection was ended on purpose and not cut by somebody else.
             let _ = timeout(handshake_max, stream.shutdown()).await;
             reason
         }
     }
 }
 
-/// The handshake in a box of its own, so that a connection without TLS does not pay for its size.
+/// Shakes hands. The handshake is boxed, so that connections without TLS do not pay for its size.
 async fn handshake(tls: &Tls, stream: TcpStream, max: Duration, leash: &Leash) -> Option<Box<TlsStream<TcpStream>>> {
     let accepting = Box::pin(TlsAcceptor::from(tls.config()).accept(stream));
     let accepted = tokio::select! {
         accepted = timeout(max, accepting) => accepted,
-        // Nothing can be said before the handshake is done.
+        // Before the handshake is done, no reply can be sent.
         _ = poll_fn(|context| leash.poll_order(context)) => return None,
     };
     match accepted {
@@ -277,7 +277,7 @@ fn facts(stream: &TlsStream<TcpStream>) -> TlsFacts {
     }
 }
 
-/// A client that said QUIT reads its last reply and goes; others get time to read it.
+/// A client that said QUIT reads its last reply and leaves. Others get time to read it.
 async fn part<R, S>(connection: &mut Connection<R>, reason: CloseReason, stream: &mut S)
 where
     R: Reception,

@@ -21,13 +21,13 @@ impl<R> ServerState<R> {
         ServerState { reception, purpose, registry, counters: Counters::default(), start: tokio::time::Instant::now() }
     }
 
-    /// What time it is for bans: since the server began.
+    /// The clock for bans. It counts from the start of the server.
     pub(crate) fn clock(&self) -> Arc<dyn Fn() -> Instant + Send + Sync> {
         let start = self.start;
         Arc::new(move || elapsed(start))
     }
 
-    /// Time since the server began.
+    /// The time since the server started.
     pub(crate) fn now(&self) -> Instant {
         elapsed(self.start)
     }
@@ -41,7 +41,7 @@ fn elapsed(start: tokio::time::Instant) -> Instant {
     Instant(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The session's time as tokio's.
+/// Converts the session's time into tokio's.
 fn after(start: tokio::time::Instant, at: Instant) -> tokio::time::Instant {
     const FAR: Duration = Duration::from_secs(30 * 86_400);
     start + Duration::from_nanos(at.0).min(start.elapsed() + FAR)

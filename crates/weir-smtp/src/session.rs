@@ -1,13 +1,13 @@
 //! One SMTP or LMTP session as a state machine without I/O.
 //!
-//! The shell feeds input to [`Session::poll`] and carries out what comes back: it sends [`Session::replies`] whenever
-//! more input is needed, asks its [`super::reception::Reception`] where a question comes, and answers by the method
-//! named at the question. `now` is passed in; [`Session::deadline`] says when to call [`Session::timeout`].
+//! The gate's connection (below called the shell) feeds input to [`Session::poll`] and carries out what that returns: it sends
+//! [`Session::replies`] whenever more input is needed, asks its [`super::reception::Reception`] if there is a question, and answers by the
+//! method that is named at the question. `now` is passed in; [`Session::deadline`] says when to call [`Session::timeout`].
 //!
-//! Invariants: how the input was cut into pieces changes nothing; message text is handed on as slices of the input,
-//! never stored; memory is bounded by [`SmtpLimits`](super::limits::SmtpLimits) (one command line, the replies to one input, the
-//! envelope); input after STARTTLS is dropped until the handshake is done; after [`Output::Close`] nothing is carried out.
-//! Sources: RFC 5321, 2033 (LMTP), 2920, 3030, 3207, 3461, 4954, 6531.
+//! Invariants: it does not matter how the input was cut into pieces. Message text is handed on as slices of the input and never stored.
+//! Memory is bounded by [`SmtpLimits`](super::limits::SmtpLimits): one command line, the replies to one input, and the envelope. Input
+//! after STARTTLS is dropped until the handshake is done. After [`Output::Close`] nothing is carried out. Sources: RFC 5321, 2033 (LMTP),
+//! 2920, 3030, 3207, 3461, 4954, 6531.
 
 mod greeting;
 mod login;
@@ -44,7 +44,7 @@ pub struct Session {
     started: Instant,
     /// When the present wait for the client began.
     since: Instant,
-    /// Said instead of reading the next command.
+    /// If set, the session ends with this reply instead of reading the next command.
     ending: Option<Reply>,
 }
 
@@ -59,9 +59,9 @@ pub enum Output<'a> {
     StartTls,
     /// A question that must be answered before anything else happens.
     Ask(Question),
-    /// Text of the message.
+    /// A part of the message's text.
     Body(&'a [u8]),
-    /// The message is refused: drop what came of it. No answer is due.
+    /// The message is refused: drop the part that came in. No answer is expected.
     BodyAborted,
     /// Send the replies and close.
     Close(CloseReason),
@@ -72,8 +72,7 @@ pub enum Output<'a> {
 pub enum Question {
     /// Is the login right? Answer with [`Session::login_answered`].
     Login(Login),
-    /// A listed peer named the true client (see [`Session::peer`]) and perhaps a user. Answer with
-    /// [`Session::client_answered`].
+    /// A listed peer named the true client (see [`Session::peer`]), and perhaps a user. Answer with [`Session::client_answered`].
     Client(Option<Login>),
     /// May this sender send? Answer with [`Session::sender_answered`].
     Sender(MailFrom),
@@ -85,7 +84,7 @@ pub enum Question {
     BodyEnd,
 }
 
-/// The shell's word on a sender, a recipient or a client.
+/// The shell's answer about a sender, a recipient or a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Go on.
@@ -94,14 +93,14 @@ pub enum Verdict {
     Refuse(Reply),
 }
 
-/// The shell's word on a login.
+/// The shell's answer about a login.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LoginVerdict {
     /// The client is this user.
     Accept(Arc<str>),
-    /// Wrong, locked or unknown: it counts as a failed login.
+    /// Wrong, locked or unknown. This counts as a failed login.
     Refuse(Reply),
-    /// It cannot be said now (4xx): it does not count.
+    /// It cannot be decided now (4xx). This does not count.
     Unavailable(Reply),
     /// Refuse and end the session, for example because the address has been banned.
     RefuseAndClose(Reply),
@@ -120,15 +119,15 @@ pub enum CloseReason {
     Commands,
     /// Too many failed logins.
     Logins,
-    /// A line or a refused message without end.
+    /// A line, or a refused message, that does not end.
     Endless,
-    /// Not SMTP, or no longer understandable.
+    /// It was not SMTP, or could no longer be understood.
     NotSmtp,
     /// The server ended it: shutdown, or the user was locked.
     Ended,
     /// The shell refused the client.
     Refused,
-    /// The client went away without a word. Only the server says so, never the session.
+    /// The client closed the connection without QUIT. Only the server reports this, never the session.
     Gone,
 }
 
@@ -137,7 +136,7 @@ pub enum CloseReason {
 pub enum Ending {
     /// Now, even inside a message.
     AtOnce,
-    /// When the message that is coming in has been answered.
+    /// After the message that is coming in has been answered.
     AfterMessage,
 }
 
@@ -153,23 +152,23 @@ pub enum Ending {
 /// ```
 #[derive(Debug)]
 enum State {
-    /// A command line.
+    /// The next command line.
     Command,
-    /// A line of the login exchange.
+    /// The next line of the login exchange.
     Sasl(Exchange),
-    /// The TLS handshake, which is the shell's.
+    /// The end of the TLS handshake, which the shell does.
     Handshake,
-    /// Message text up to the dot.
+    /// Message text, up to the final dot.
     Data,
-    /// The octets of a chunk.
+    /// The octets of a BDAT chunk.
     Chunk(Chunk),
     /// The shell's answer.
     Asked(Pending),
-    /// Nothing.
+    /// Nothing any more.
     Closed(CloseReason),
 }
 
-/// What the shell was asked, with what the session needs to go on.
+/// What the shell was asked, and what the session needs to go on afterwards.
 #[derive(Debug)]
 enum Pending {
     Login,
@@ -178,7 +177,7 @@ enum Pending {
     },
     Sender,
     Recipient,
-    /// Then the dot form, or this chunk.
+    /// Afterwards comes the text in the form of DATA, or this chunk.
     Open(Option<Chunk>),
     /// How many replies are due.
     Finish {
@@ -195,7 +194,7 @@ struct SessionCounts {
     failed_logins: u32,
 }
 
-/// Replies above this are sent before more input is read.
+/// If this many octets of replies wait, they are sent before more input is read.
 const REPLIES_MAX: usize = 4_096;
 
 impl Session {
@@ -219,7 +218,7 @@ impl Session {
         session
     }
 
-    /// The next thing to do with `input`, which is advanced past what was used.
+    /// The next thing to do with `input`, which is advanced past the part that was used.
     pub fn poll<'a>(&mut self, input: &mut &'a [u8], now: Instant) -> Output<'a> {
         loop {
             let output = match &self.state {
@@ -243,7 +242,7 @@ impl Session {
         }
     }
 
-    /// Replies not yet sent; the shell empties it.
+    /// Replies that were not sent yet. The shell empties this.
     pub fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.replies
     }
@@ -253,12 +252,12 @@ impl Session {
         self.replies.len() >= REPLIES_MAX
     }
 
-    /// Who is at the other end.
+    /// The client at the other end.
     pub fn peer(&self) -> &SmtpPeer {
         &self.peer
     }
 
-    /// How it behaves.
+    /// The settings of the session.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -268,7 +267,7 @@ impl Session {
         self.transaction.as_ref()
     }
 
-    /// When to call [`Session::timeout`]; never while the shell owes an answer.
+    /// When to call [`Session::timeout`]. While the shell owes an answer, the session does not time out.
     pub fn deadline(&self) -> Instant {
         let limits = &self.settings.limits;
         match &self.state {
@@ -285,7 +284,7 @@ impl Session {
         }
     }
 
-    /// The deadline may have passed: if so, says 421 and closes.
+    /// Checks whether the deadline has passed. If so, replies 421 and closes.
     pub fn timeout(&mut self, now: Instant) {
         if now < self.deadline() {
             return;
@@ -300,7 +299,7 @@ impl Session {
         self.close(&reply, CloseReason::Timeout);
     }
 
-    /// The server wants the session to end: `reply` says why.
+    /// Ends the session because the server wants that. `reply` gives the reason.
     pub fn end(&mut self, reply: Reply, when: Ending) {
         match self.state {
             State::Closed(_) => {}
@@ -311,7 +310,7 @@ impl Session {
         }
     }
 
-    /// A handshake is done: after STARTTLS the client must greet again; under implicit TLS the session begins.
+    /// Notes that a handshake is done. After STARTTLS the client must greet again; under implicit TLS the session begins.
     pub fn tls_started(&mut self, facts: TlsFacts, now: Instant) {
         match self.state {
             State::Handshake => {
@@ -326,7 +325,7 @@ impl Session {
         self.back_to_commands(now);
     }
 
-    /// Octets of memory held: for tests of the bounds.
+    /// How many octets of memory are held. For tests of the bounds.
     pub fn buffered(&self) -> usize {
         let recipients = self.transaction.as_ref().map_or(0, |envelope| envelope.recipients.len());
         self.lines.buffered() + self.replies.len() + recipients * size_of::<RcptTo>()
@@ -387,7 +386,7 @@ impl Session {
         }
     }
 
-    /// Commands that bring no mail by themselves: too many of them are abuse.
+    /// Carries out a command that brings no mail by itself. Too many of these are abuse.
     fn junk_command(&mut self, command: Command<'_>) -> Option<Output<'static>> {
         self.tally.junk += 1;
         if self.tally.junk > self.settings.limits.junk_commands {
@@ -425,7 +424,7 @@ impl Session {
         None
     }
 
-    /// A reply to a command that was wrong; too many of them end the session.
+    /// Replies to a command that was wrong. Too many of these end the session.
     fn error(&mut self, reply: &Reply) -> Option<Output<'static>> {
         self.say(reply);
         self.tally.errors += 1;
@@ -454,7 +453,7 @@ impl Session {
         None
     }
 
-    /// Waits for the next command, unless the session is to end here.
+    /// Waits for the next command, unless the session is to end now.
     fn back_to_commands(&mut self, now: Instant) {
         self.since = now;
         self.state = State::Command;
@@ -476,7 +475,7 @@ impl Session {
         self.settings.protocol == Protocol::Lmtp
     }
 
-    /// Whether XCLIENT and XFORWARD are allowed. A client that XCLIENT named has no such right by its proxy's address.
+    /// Whether XCLIENT and XFORWARD are allowed. A client that was named by XCLIENT does not get this right from its proxy's address.
     fn is_trusted(&self) -> bool {
         self.settings.trusts(self.peer.socket.ip()) && self.settings.trusts(self.peer.client)
     }

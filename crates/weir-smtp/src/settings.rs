@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use super::limits::SmtpLimits;
 use super::network::IpNetwork;
 
-/// Shared by all sessions of a listener.
+/// The settings that all sessions of a listener share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Our name, in the greeting and the EHLO reply.
+    /// Our name, for the greeting and the EHLO reply.
     pub hostname: Box<str>,
     /// SMTP or LMTP.
     pub protocol: Protocol,
@@ -18,17 +18,17 @@ pub struct Settings {
     pub auth_without_tls: AuthWithoutTls,
     /// Whether MAIL needs TLS first.
     pub require_tls: bool,
-    /// Whether STARTTLS is offered. The server sets it where it has a certificate.
+    /// Whether STARTTLS is offered. The server sets this if it has a certificate.
     pub starttls: bool,
-    /// Whether DSN is offered to everybody, or to trusted peers alone. The server sets it: reports that strangers ask for would go to
-    /// whomever they name as the sender.
+    /// Whether DSN is offered to everybody, or only to trusted peers. The server sets this: reports that a stranger asks for would go to
+    /// whatever address the stranger names as the sender.
     pub dsn: bool,
-    /// Peers that may use XCLIENT and XFORWARD, and that are not counted or banned by address.
+    /// Peers that may use XCLIENT and XFORWARD, and that are neither counted nor banned by their address.
     pub trusted: Vec<IpNetwork>,
-    /// Whether bare CR and LF in a message are made line ends, and long lines let through, instead of refused. For submission alone: mail
-    /// from other servers may be signed, and is refused as it is.
+    /// Whether bare CR and LF in a message become line ends, and long lines are let through, instead of being refused. Only for submission:
+    /// mail from other servers may be signed, so it must not be changed, and is refused instead.
     pub mend_text: bool,
-    /// Every bound.
+    /// All limits.
     pub limits: SmtpLimits,
 }
 
@@ -39,34 +39,34 @@ impl Settings {
     }
 }
 
-/// What a server is for.
+/// The purpose of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Purpose {
-    /// Users hand in mail: wrong passwords bring a ban.
+    /// Users hand in mail. Wrong passwords bring a ban.
     #[default]
     Submission,
-    /// Other servers bring mail: recipients that do not exist bring a ban, since somebody is trying names.
+    /// Other servers bring mail. Recipients that do not exist bring a ban, because somebody is guessing names.
     Inbound,
 }
 
 /// The protocol of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// One reply a message.
+    /// One reply for each message.
     #[default]
     Smtp,
-    /// LHLO, and one reply for every recipient (RFC 2033).
+    /// LHLO, and one reply for each recipient (RFC 2033).
     Lmtp,
 }
 
-/// Whether clients log in.
+/// Whether clients can or must log in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Auth {
-    /// AUTH is not there.
+    /// AUTH is not available.
     Off,
     /// AUTH is offered.
     Optional,
-    /// MAIL is refused before AUTH.
+    /// MAIL is refused before a login.
     #[default]
     Required,
 }
@@ -74,12 +74,12 @@ pub enum Auth {
 /// Where AUTH is allowed on a connection that is not encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AuthWithoutTls {
-    /// Nowhere.
+    /// Never.
     Never,
-    /// From this machine.
+    /// For clients on this machine.
     #[default]
     Loopback,
-    /// From everywhere: passwords cross the network in the clear.
+    /// For all clients: passwords cross the network in clear text.
     Everywhere,
 }
 

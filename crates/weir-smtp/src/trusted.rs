@@ -1,7 +1,7 @@
 //! The commands XCLIENT and XFORWARD, with which a trusted proxy says who the real client is (Postfix's XCLIENT_README and
 //! XFORWARD_README).
 //!
-//! Attributes are `NAME=value` with the value in xtext; `[UNAVAILABLE]` and `[TEMPUNAVAIL]` stand for "not known".
+//! Attributes are `NAME=value` with the value in xtext; `[UNAVAILABLE]` and `[TEMPUNAVAIL]` mean "not known".
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub(crate) const XFORWARD_KEYWORDS: &str = "XFORWARD NAME ADDR PORT PROTO HELO I
 
 const VALUE_MAX: usize = 255;
 
-/// The peer that XCLIENT describes, with the user it vouches for.
+/// The peer that XCLIENT describes, and the user for whom it vouches.
 pub(crate) fn xclient(peer: &SmtpPeer, text: &str) -> Result<(SmtpPeer, Option<Box<str>>), Reply> {
     let mut peer = peer.clone();
     let mut user = None;
@@ -38,7 +38,7 @@ pub(crate) fn xclient(peer: &SmtpPeer, text: &str) -> Result<(SmtpPeer, Option<B
     Ok((peer, user))
 }
 
-/// Adds what XFORWARD says to what is known.
+/// Adds what XFORWARD says to what is known already.
 pub(crate) fn xforward(known: Option<Box<Forwarded>>, text: &str) -> Result<Box<Forwarded>, Reply> {
     let mut forwarded = known.unwrap_or_default();
     for attribute in attributes(text) {
@@ -75,7 +75,7 @@ fn attributes(text: &str) -> impl Iterator<Item = Result<Attribute, Reply>> {
     })
 }
 
-/// An address as XFORWARD writes it.
+/// Parses an address in the form of XFORWARD.
 pub fn address(text: &str) -> Option<IpAddr> {
     let v6 = text.split_at_checked(5).filter(|(tag, _)| tag.eq_ignore_ascii_case("IPV6:"));
     v6.map_or(text, |(_, address)| address).parse::<IpAddr>().ok().map(|address| address.to_canonical())

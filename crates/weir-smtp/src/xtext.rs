@@ -1,14 +1,14 @@
-//! xtext, the encoding of DSN and XCLIENT values (RFC 3461 section 4): `+` and two hex digits for what is not plain.
+//! xtext, the encoding of DSN and XCLIENT values (RFC 3461 section 4): a character that is not plain is written as `+` and two hex digits.
 //!
-//! Values are kept as they came, so that they can be passed on unchanged; [`decode`] is for code that must print them. A value that hides a
-//! control character is refused: it could forge a header of a bounce.
+//! Values are kept as they came, so that they can be passed on unchanged; [`decode`] is for code that must print them. A value that
+//! contains an encoded control character is refused, because it could forge a header of a bounce.
 
-/// Whether `text` is xtext whose decoded form holds no control character.
+/// Whether `text` is xtext, and its decoded form contains no control character.
 pub fn is_valid(text: &str) -> bool {
     decode(text).is_some()
 }
 
-/// The decoded text, or `None` where `text` is no xtext, is not UTF-8, or hides a control character.
+/// The decoded text; `None` if `text` is not xtext, is not UTF-8, or contains an encoded control character.
 pub fn decode(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut out = Vec::with_capacity(text.len());

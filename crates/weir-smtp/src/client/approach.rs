@@ -9,22 +9,22 @@ use std::time::Duration;
 use super::proof::Proof;
 use super::tls::TlsLevel;
 
-/// A server to go to.
+/// A server to deliver to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
     /// Its name, for TLS and for people.
     pub name: Arc<str>,
-    /// Where it listens.
+    /// The address at which it listens.
     pub place: ServerAddress,
-    /// The DNS named it, not the operator: if it bears our own name it is ourselves, and the mail would go in circles. A
-    /// smarthost may well run on the same machine.
+    /// Whether the DNS named it, and not the operator. If such a server has our own name, it is ourselves, and the mail would go round in
+    /// circles. A smarthost that the operator names may well run on the same machine.
     pub by_dns: bool,
-    /// What it has to prove.
+    /// What it has to prove besides the TLS settings.
     pub proof: Proof,
 }
 
 impl Host {
-    /// The port that it listens on, unless it is on a socket of this machine.
+    /// The port on which it listens; none for a Unix socket.
     pub fn port(&self) -> Option<u16> {
         match &self.place {
             ServerAddress::Tcp(address) => Some(address.port()),
@@ -33,21 +33,21 @@ impl Host {
     }
 }
 
-/// Where a server listens.
+/// The address at which a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerAddress {
-    /// On the network.
+    /// A TCP address.
     Tcp(SocketAddr),
-    /// On this machine.
+    /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// How we go there.
+/// How to contact a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Approach {
     /// LMTP instead of SMTP.
     pub lmtp: bool,
-    /// How much TLS is asked for.
+    /// How much TLS is required.
     pub tls: TlsLevel,
     /// TLS from the first octet (port 465) instead of STARTTLS.
     pub implicit_tls: bool,
@@ -57,7 +57,7 @@ pub struct Approach {
     pub patience: Patience,
 }
 
-/// A login at a smarthost. It is said only under TLS or on this machine.
+/// A login at a smarthost. It is sent only over TLS or within this machine.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The user.
@@ -69,15 +69,15 @@ pub struct Credentials {
 /// How long each step may take. The defaults are those of RFC 5321 section 4.5.3.2, or a little less.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
-    /// Until TCP is connected. Default 30 s.
+    /// To connect by TCP. Default 30 s.
     pub connect: Duration,
-    /// From there to the end of the greeting. Default 2 min.
+    /// From then until the end of the greeting. Default 2 min.
     pub greeting: Duration,
     /// For the TLS handshake. Default 1 min.
     pub handshake: Duration,
     /// For the reply to a command. Default 5 min.
     pub command: Duration,
-    /// For a stretch of the body to be taken. Default 3 min.
+    /// Until a part of the body has been sent. Default 3 min.
     pub block: Duration,
     /// For the reply after the body. Default 10 min.
     pub end: Duration,

@@ -1,7 +1,7 @@
 //! AUTH PLAIN and LOGIN at a smarthost (RFC 4954, RFC 4616).
 //!
-//! A password is never sent where others could read it: without TLS only to this machine. A refused login is for the operator to correct,
-//! so the mail waits.
+//! A password is never sent where others could read it: without TLS, it is sent only within this machine. If a login is refused, the
+//! operator has to correct that, so the mail waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,22 +51,22 @@ fn expect_prompt(reply: Reply) -> Result<(), LoginError> {
 /// Why the login failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
-    /// The line is not encrypted.
+    /// The connection is not encrypted.
     #[error("the line is not encrypted, so the password is not sent; set TLS to required")]
     InTheOpen,
     /// The server offers neither PLAIN nor LOGIN.
     #[error("the server offers neither AUTH PLAIN nor AUTH LOGIN")]
     NotOffered,
-    /// The server refused it.
+    /// The server refused the login.
     #[error("the login was refused: {} {}", .0.code, .0.text)]
     Refused(Reply),
-    /// The line broke.
+    /// The connection broke.
     #[error("{0} during the login")]
     Wire(#[from] WireError),
 }
 
 impl LoginError {
-    /// What it means for the mail that waits.
+    /// The outcome for the mail that waits.
     pub fn outcome(&self, peer: &Arc<str>) -> DeliveryOutcome {
         DeliveryOutcome::temporary(Status(4, 7, 0), &self.to_string()).by(peer)
     }

@@ -1,6 +1,6 @@
 //! What a server offers in its answer to EHLO or LHLO (RFC 5321 section 4.1.1.1).
 //!
-//! Unknown keywords are passed over; the first line is the server's name.
+//! Unknown keywords are ignored. The first line is the server's name.
 
 use super::reply::Reply;
 
@@ -21,7 +21,7 @@ pub struct Capabilities {
     pub dsn: bool,
     /// The size of a message can be declared (RFC 1870).
     pub size: bool,
-    /// The largest message it takes, if it says one.
+    /// The largest message that it accepts, if it says so.
     pub size_max: Option<u64>,
     /// AUTH PLAIN.
     pub auth_plain: bool,
@@ -30,7 +30,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Reads the answer to EHLO.
+    /// Parses the answer to EHLO.
     pub fn parse(reply: &Reply) -> Capabilities {
         let mut all = Capabilities::default();
         reply.text.split('\n').skip(1).for_each(|line| all.add(line));
@@ -65,7 +65,7 @@ impl Capabilities {
     }
 }
 
-/// The name a server gives itself in its greeting or its answer to EHLO.
+/// The name that a server gives itself in its greeting or in its answer to EHLO.
 pub fn announced_name(reply: &Reply) -> &str {
     reply.text.split([' ', '\n', '\r', '\t']).next().unwrap_or_default()
 }

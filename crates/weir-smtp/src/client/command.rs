@@ -1,6 +1,6 @@
 //! Writes the commands MAIL and RCPT with the parameters that the server supports.
 //!
-//! Envelopes are stored in the spool in the same form, with all parameters whatever a server offers; the parsers of the
+//! Envelopes are stored in the spool in the same form, but with all their parameters, whatever a server offers. The parsers of the
 //! receiving side read them back.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use crate::mailbox::Mailbox;
 
 use super::capabilities::Capabilities;
 
-/// What MAIL declares of a message to one server.
+/// What MAIL declares about a message to one server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Manner {
     /// BODY=8BITMIME.
@@ -50,7 +50,7 @@ pub fn write_rcpt(out: &mut Vec<u8>, to: &RcptTo, manner: Manner, offered: Capab
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends path and parameters of a sender, all that it has.
+/// Appends the path of a sender with all parameters that it has.
 pub fn write_sender(out: &mut Vec<u8>, sender: &MailFrom) {
     let path = sender.mailbox.as_ref().map_or("", Mailbox::as_str);
     out.extend_from_slice(format!("<{path}>").as_bytes());
@@ -65,7 +65,7 @@ pub fn write_sender(out: &mut Vec<u8>, sender: &MailFrom) {
     }
 }
 
-/// Appends path and parameters of a recipient, all that it has.
+/// Appends the path of a recipient with all parameters that it has.
 pub fn write_recipient(out: &mut Vec<u8>, to: &RcptTo) {
     out.extend_from_slice(format!("<{}>", to.mailbox).as_bytes());
     write_notify(out, to, true);
@@ -87,7 +87,7 @@ fn write_notify(out: &mut Vec<u8>, to: &RcptTo, smtputf8: bool) {
         out.extend_from_slice(b" NOTIFY=");
         out.extend_from_slice(notify_words(notify).as_bytes());
     }
-    // The UTF-8 form of RFC 6533 may only be said where SMTPUTF8 was.
+    // The UTF-8 form (RFC 6533) is allowed only if SMTPUTF8 was declared.
     if let Some(orcpt) = to.orcpt.as_deref().filter(|orcpt| smtputf8 || orcpt.is_ascii()) {
         out.extend_from_slice(format!(" ORCPT={orcpt}").as_bytes());
     }
@@ -99,7 +99,7 @@ fn notify_words(notify: Notify) -> String {
     if words.is_empty() { "NEVER".into() } else { words.join(",") }
 }
 
-/// The mailbox as it is said: without SMTPUTF8 the domain takes its ASCII form.
+/// The mailbox as it is sent. Without SMTPUTF8, the domain is in its ASCII form.
 pub fn address(mailbox: &Mailbox, smtputf8: bool) -> Cow<'_, str> {
     if smtputf8 || !mailbox.is_international() {
         return Cow::Borrowed(mailbox.as_str());
@@ -110,7 +110,7 @@ pub fn address(mailbox: &Mailbox, smtputf8: bool) -> Cow<'_, str> {
     }
 }
 
-/// Whether the mailbox can be said only with SMTPUTF8.
+/// Whether the mailbox can be sent only with SMTPUTF8.
 pub fn needs_smtputf8(mailbox: &Mailbox) -> bool {
     mailbox.is_international() && !address(mailbox, false).is_ascii()
 }

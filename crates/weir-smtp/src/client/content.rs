@@ -1,4 +1,4 @@
-//! The text of a message on its way to one server: headers that we add, then the body.
+//! The text of a message as it is sent to one server: the headers that we add, then the body.
 //!
 //! A short message is in memory as a whole and is sent in one write; a long one is a stream of which only one piece is in memory.
 
@@ -11,60 +11,60 @@ use crate::outcome::DeliveryOutcome;
 
 /// A body, read from front to back.
 pub trait BodySource: Send {
-    /// A stretch of it.
+    /// A piece of the body.
     type Piece: Deref<Target = [u8]> + Debug + Send + Sync;
 
-    /// Why it cannot be read, and what that means for the recipients.
+    /// Why the body cannot be read, and what that means for the recipients.
     type Error: Into<DeliveryOutcome> + Send;
 
-    /// The next piece, at most 64 KiB; nothing at the end.
+    /// The next piece, of at most 64 KiB; none at the end.
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, Self::Error>> + Send;
 }
 
 /// The text of a message.
 pub enum Content<B: BodySource> {
-    /// All of it.
+    /// The whole text.
     Whole(ContentParts<B::Piece>),
-    /// Its beginning, and where the rest comes from.
+    /// The beginning of the text, and the source of the rest.
     Stream {
-        /// How many octets of it we add.
+        /// How many octets of `head` were added by us.
         added: usize,
-        /// Headers that we add, and the first piece.
+        /// The headers that we add, and the first piece of the body.
         head: Vec<u8>,
         /// The rest.
         rest: B,
     },
 }
 
-/// Headers that we add, and a short body.
+/// The headers that we add, and a short body.
 #[derive(Clone, Debug)]
 pub struct ContentParts<P> {
-    /// Whole lines with CR LF.
+    /// The headers that we add: whole lines with CR LF.
     pub added: Box<[u8]>,
     /// The body.
     pub body: P,
 }
 
 impl<P: Deref<Target = [u8]>> ContentParts<P> {
-    /// One after the other.
+    /// Both parts in their order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         [&*self.added, &*self.body].into_iter()
     }
 
-    /// How long they are together.
+    /// The length of both parts together.
     pub fn length(&self) -> usize {
         self.added.len() + self.body.len()
     }
 }
 
 impl<B: BodySource> Content<B> {
-    /// Whether all of it is here.
+    /// Whether the whole text is in memory.
     pub fn is_whole(&self) -> bool {
         matches!(self, Content::Whole(_))
     }
 }
 
-/// Reads the header of a message to see whether it has octets above 127.
+/// Whether the header of the message has octets above 127. Reads the body as far as the header goes.
 pub async fn look_through<B: BodySource>(mut body: B) -> Result<bool, B::Error> {
     let (mut eight_bit, mut in_header) = (false, true);
     while let Some(piece) = body.next().await?.filter(|_| in_header) {

@@ -1,7 +1,7 @@
-//! Whether a message can be sent to a server at all, and how (RFC 6152, RFC 6531, RFC 1870).
+//! Decides whether a message can be sent to a server, and how (RFC 6152, RFC 6531, RFC 1870).
 //!
-//! A message that was declared 8-bit or international goes as it is where the server offers that. Where it does not offer
-//! SMTPUTF8, the header decides: if the header is plain ASCII after all, the message goes without the declaration; otherwise it fails. If
+//! If the message was declared 8-bit or international and the server offers that, it is sent as it is. If the server does not offer
+//! SMTPUTF8, the header decides: if it is plain ASCII after all, the message is sent without the declaration; otherwise delivery fails. If
 //! the server does not offer 8BITMIME, the caller converts 8-bit text.
 
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::envelope::MailFrom;
 use crate::mailbox::Mailbox;
 use crate::outcome::{DeliveryOutcome, Status};
 
-/// How a message is declared, and what its header must be for that.
+/// How a message is declared to a server, and what its header must be like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// What MAIL says.
+    /// What MAIL declares.
     pub manner: Manner,
-    /// The header must be ASCII.
+    /// Whether the header must be ASCII.
     pub plain_header: bool,
 }
 
 impl Plan {
-    /// How to say the message to a server; an outcome for everybody if it cannot be.
+    /// How to declare the message to a server. If it cannot be sent there, the outcome for all recipients.
     pub fn new(
         sender: &MailFrom,
         size_bytes: u64,
@@ -45,21 +45,22 @@ impl Plan {
         Ok(Plan { manner, plain_header })
     }
 
-    /// The outcome for everybody if the header, which has octets above 127 or has not, does not fit.
+    /// Checks the header, about which `header_eight_bit` says whether it has octets above 127. If it does not fit, the outcome for all
+    /// recipients.
     pub fn judge(&self, header_eight_bit: bool, peer: &Arc<str>) -> Result<(), DeliveryOutcome> {
         let unfit = self.plain_header && header_eight_bit;
         if unfit { Err(not_international("the header of the message").by(peer)) } else { Ok(()) }
     }
 }
 
-/// Whether this recipient cannot be said to the server.
+/// The outcome for this recipient if its address cannot be sent to the server; none if it can.
 pub fn unfit_recipient(recipient: &Mailbox, offered: Capabilities, peer: &Arc<str>) -> Option<DeliveryOutcome> {
     let unfit = !offered.smtputf8 && needs_smtputf8(recipient);
     unfit.then(|| not_international("the recipient's address").by(peer))
 }
 
-/// Whether the header in `text` has octets above 127, as far as it reaches; `in_header` says whether it goes on. An empty line that
-/// lies across two pieces is missed, and then text counts as header: it errs to care.
+/// Whether the part of the header in `text` has octets above 127. `in_header` is set to false where the header ends. If the empty line
+/// after the header is split between two pieces, it is missed. Then body text is taken for header, which is the safe mistake.
 pub fn header_eight_bit(text: &[u8], in_header: &mut bool) -> bool {
     if !*in_header {
         return false;

@@ -1,8 +1,8 @@
 //! Our own SMTP and LMTP client.
 //!
-//! [`transaction::Transaction`] and [`reply::ReplyParser`] are the protocol without I/O; [`session::Session`] gives them a
-//! line, TLS and time. Nothing a server says can panic, grow memory past a stated bound or hold a message longer
-//! than [`approach::Patience`] allows, and every recipient ends with an outcome of its own.
+//! [`transaction::Transaction`] and [`reply::ReplyParser`] are the protocol without I/O; [`session::Session`] adds the connection, TLS and
+//! time limits. Nothing that a server says can panic, grow memory beyond a stated bound, or hold up a message for longer than
+//! [`approach::Patience`] allows. Every recipient gets an outcome of its own.
 
 pub mod approach;
 pub mod auth;

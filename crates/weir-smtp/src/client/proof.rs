@@ -9,14 +9,14 @@ use weir_tls::{Presented, certificates_by};
 /// What a server has to prove.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Proof {
-    /// What the approach asks, and no more.
+    /// Only what the TLS settings demand.
     #[default]
     AsAsked,
     /// That it can do TLS. The DNS demands this, but says nothing about the certificate that we understand.
     Encryption,
-    /// A certificate that one of these records names.
+    /// One of the certificates that these records name.
     Dane(Arc<[CertificateRecord]>),
-    /// A certificate of a trusted authority for its name.
+    /// A certificate for its name from a trusted authority.
     Name,
 }
 
@@ -27,20 +27,20 @@ pub struct CertificateRecord {
     pub authority: bool,
     /// Whether it is about the public key (selector 1), or the whole certificate (selector 0).
     pub key_only: bool,
-    /// How it names it.
+    /// How `data` names the certificate or the key.
     pub matching: Matching,
     /// The certificate, the key, or the hash of it.
     pub data: Vec<u8>,
 }
 
-/// How a record names a certificate.
+/// How a record names a certificate or a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Matching {
-    /// As it is.
+    /// It contains the certificate or the key itself.
     Whole,
-    /// By SHA-256.
+    /// By its SHA-256 hash.
     Sha256,
-    /// By SHA-512.
+    /// By its SHA-512 hash.
     Sha512,
 }
 
@@ -61,8 +61,8 @@ impl CertificateRecord {
         }
     }
 
-    /// Whether what a server shows is what the record names. For its own certificate neither the name in it nor its age matter
-    /// (RFC 7672 section 3.1.1); an authority must have signed a certificate for the name, which is in force.
+    /// Whether a server's certificates fit the record. For the server's own certificate, neither the name in it nor its validity period
+    /// matter (RFC 7672 section 3.1.1). An authority must have signed a valid certificate for the name.
     fn accepts(&self, presented: &Presented<'_>) -> bool {
         if !self.authority {
             return self.names(presented.end_entity);
@@ -90,7 +90,7 @@ fn leads_to(authority: &CertificateDer<'_>, presented: &Presented<'_>) -> bool {
     path.is_ok() && own.verify_is_valid_for_subject_name(presented.name).is_ok()
 }
 
-/// TLS with a server that has one of the certificates that these records name.
+/// The TLS configuration for a server that must have one of the certificates that these records name.
 pub(super) fn by_records(records: &Arc<[CertificateRecord]>) -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let records = Arc::clone(records);

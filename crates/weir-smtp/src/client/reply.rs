@@ -1,8 +1,8 @@
 //! Parses the replies of a server, which may be hostile (RFC 5321 section 4.2).
 //!
-//! The parser takes whole lines out of a buffer and remembers what it has parsed, so each line is looked at once, however slowly the peer
-//! sends. A line has at most [`LINE_MAX`] octets and a reply [`LINES_MAX`] lines; of the text [`TEXT_KEPT`] octets are kept. Every line
-//! must carry the same code. smtp-proto's parser checks neither the codes nor the number of lines, so we have our own.
+//! The parser takes whole lines from a buffer and remembers what it has parsed, so each line is parsed once, however slowly the peer sends.
+//! A line has at most [`LINE_MAX`] octets and a reply at most [`LINES_MAX`] lines; at most [`TEXT_KEPT`] octets of the text are kept. Every
+//! line must have the same code. smtp-proto's parser checks neither the codes nor the number of lines, so we have our own.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::outcome::{DeliveryOutcome, Fate, Status, clean};
 pub const LINE_MAX: usize = 4096;
 /// The most lines of a reply.
 pub const LINES_MAX: usize = 256;
-/// How much of its text is kept.
+/// How much of the text is kept.
 pub const TEXT_KEPT: usize = 8192;
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reply {
     /// The three digits.
@@ -24,7 +24,7 @@ pub struct Reply {
     pub text: String,
 }
 
-/// Puts replies together.
+/// Assembles replies from their lines.
 #[derive(Debug, Default)]
 pub struct ReplyParser {
     code: Option<u16>,
@@ -32,19 +32,19 @@ pub struct ReplyParser {
     text: String,
 }
 
-/// Why bytes are no reply. The connection cannot be used any more.
+/// Why octets are not a reply. The connection cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplyError {
-    /// A line or the whole is too long.
+    /// A line or the whole reply is too long.
     #[error("the server's reply is too long")]
     TooLong,
-    /// It does not begin with three digits, or the lines disagree.
+    /// A line does not begin with three digits, or the lines have different codes.
     #[error("the server's reply makes no sense")]
     Senseless,
 }
 
 impl ReplyParser {
-    /// Takes what it can from `bytes`: how many octets were used, and the reply if it is complete.
+    /// Takes what it can from `bytes`. Returns how many octets were used, and the reply if it is complete.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, Option<Reply>), ReplyError> {
         let mut used = 0;
         loop {
@@ -60,12 +60,12 @@ impl ReplyParser {
         }
     }
 
-    /// Whether a reply has been begun and not finished.
+    /// Whether a reply has begun but is not complete.
     pub fn is_midway(&self) -> bool {
         self.lines > 0
     }
 
-    /// Understands one line; whether it was the last.
+    /// Parses one line. Returns whether it was the last of the reply.
     fn line(&mut self, line: &[u8]) -> Result<bool, ReplyError> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let (digits, rest) = line.split_at_checked(3).ok_or(ReplyError::Senseless)?;
@@ -88,7 +88,7 @@ impl ReplyParser {
     }
 
     fn keep(&mut self, text: &[u8]) {
-        // An octet that is no UTF-8 becomes three.
+        // An octet that is not UTF-8 becomes three octets.
         let text = String::from_utf8_lossy(text);
         if self.text.len() + text.len() >= TEXT_KEPT {
             return;
@@ -111,27 +111,27 @@ fn parse_code(digits: &[u8]) -> Option<u16> {
 }
 
 impl Reply {
-    /// 2xx.
+    /// Whether the code is 2xx.
     pub fn is_success(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// 3xx.
+    /// Whether the code is 3xx.
     pub fn is_intermediate(&self) -> bool {
         self.code / 100 == 3
     }
 
-    /// 421: the server is about to hang up.
+    /// Whether the code is 421: the server is about to close the connection.
     pub fn is_goodbye(&self) -> bool {
         self.code == 421
     }
 
-    /// The outcome it means for a recipient.
+    /// What it means for a recipient.
     pub fn outcome(&self, peer: &Arc<str>) -> DeliveryOutcome {
         let fate = match self.code / 100 {
             2 => Fate::Delivered,
             5 => Fate::Permanent,
-            // 3xx where it does not belong is a confused server, not a verdict.
+            // A 3xx in the wrong place comes from a confused server; it is not a decision about the recipient.
             _ => Fate::Temporary,
         };
         let said = Status::parse(&self.text).filter(|(status, _)| status.0 == class(fate));
@@ -211,7 +211,7 @@ mod tests {
         let outcome = reply("550 5.1.1 no such user\r\n").outcome(&peer);
         assert_eq!((outcome.fate, outcome.status, outcome.code), (Fate::Permanent, Status(5, 1, 1), Some(550)));
         assert_eq!(&*outcome.text, "no such user");
-        // A status of another class than the code is not believed, but shown.
+        // A status of another class than the code is not used as the status, but kept in the text.
         let outcome = reply("450 5.1.1 later\r\n").outcome(&peer);
         assert_eq!((outcome.fate, outcome.status, &*outcome.text), (Fate::Temporary, Status(4, 0, 0), "5.1.1 later"));
         assert_eq!(reply("354 go\r\n").outcome(&peer).fate, Fate::Temporary);

@@ -1,8 +1,8 @@
 //! A session with a server: connects, greets, starts TLS and logs in as required; then sends one message after another.
 //!
 //! Whatever goes wrong before a message is mentioned is an [`OpenError`], and not the fault of any message. A session that broke is not
-//! used again; one that was reused and turned out to be dead before it said anything is [`Delivered::stale`], and the message can go on a
-//! fresh one at once.
+//! used again. If a session that was reused turns out to be dead before the server heard of the message, that is [`Delivered::stale`], and
+//! the message can be sent through a new session at once.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use super::wire::{SmtpStream, Wire, WireError};
 use crate::envelope::{MailFrom, RcptTo};
 use crate::outcome::{DeliveryOutcome, Fate, Status};
 
-/// What is gathered before it is written.
+/// How much is gathered before it is written.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// What a session keeps of its buffer between messages.
+/// The capacity of its buffer that a session keeps between messages.
 const OUT_KEPT: usize = 16 << 10;
 
 /// A session that is ready for messages.
@@ -43,51 +43,51 @@ pub struct Session {
     patience: Patience,
     messages: u32,
     opened: Instant,
-    /// The server still has an envelope that was not sent.
+    /// Whether the server still has an envelope whose message was not sent.
     unclean: bool,
     out: Vec<u8>,
 }
 
-/// What to deliver.
+/// A message and its recipients, for one session.
 #[derive(Debug)]
 pub struct Parcel<'a> {
     /// MAIL FROM.
     pub sender: &'a MailFrom,
-    /// RCPT TO, one after the other.
+    /// RCPT TO, in their order.
     pub recipients: &'a [&'a RcptTo],
     /// What MAIL declares.
     pub manner: Manner,
 }
 
-/// What came of it.
+/// The result of delivering a message.
 #[derive(Debug)]
 pub struct Delivered {
     /// One for each recipient, in their order.
     pub outcomes: Vec<DeliveryOutcome>,
-    /// The session cannot be used again.
+    /// Whether the session cannot be used again.
     pub broken: bool,
-    /// The session had been idle and was dead: nothing was said of the message.
+    /// Whether the session had been idle and was dead, so that the server heard nothing about the message.
     pub stale: bool,
 }
 
 impl Session {
-    /// Goes to a server. `hello` is our own name.
+    /// Opens a session with a server. `hello` is our own name.
     pub async fn open(host: &Host, approach: &Approach, tls: &ClientTls, hello: &str) -> Result<Session, OpenError> {
         let mut opening = Opening { host, approach, tls, hello, peer: host.to_string().into() };
         opening.open().await
     }
 
-    /// The server as it is named in outcomes.
+    /// The server's name, as outcomes show it.
     pub fn peer(&self) -> &Arc<str> {
         &self.peer
     }
 
-    /// What it offers.
+    /// What the server offers.
     pub fn offered(&self) -> Capabilities {
         self.offered
     }
 
-    /// How many messages it has carried.
+    /// How many messages were sent through it.
     pub fn messages(&self) -> u32 {
         self.messages
     }
@@ -102,19 +102,19 @@ impl Session {
         self.wire.is_encrypted()
     }
 
-    /// Returns when the server says something unasked or hangs up: then the session is of no use.
+    /// Returns when the server says something unasked or closes the connection. Then the session is useless.
     pub async fn disturbed(&mut self) {
         self.wire.disturbed().await;
     }
 
-    /// Says goodbye, without waiting for the answer.
+    /// Sends QUIT, without waiting for the answer.
     pub async fn quit(mut self) {
-        // The server may be gone already; there is nothing to be done about it.
+        // The server may be gone already, and that does not matter.
         let _ = self.wire.send(b"QUIT\r\n", std::time::Duration::from_secs(1)).await;
     }
 
-    /// Asks whether the server takes mail for this recipient, without sending any. The sender is `<>`, as of a report: what
-    /// a server refuses only from us is not the recipient's fault.
+    /// Asks whether the server accepts mail for this recipient, without sending any. The sender is `<>`, as in a bounce: if the server
+    /// refused our address as the sender, that would not be the recipient's fault.
     pub async fn would_take(&mut self, to: &RcptTo) -> Result<DeliveryOutcome, DeliveryOutcome> {
         let smtputf8 = to.mailbox.is_international() && self.offered.smtputf8;
         let manner = Manner { smtputf8, ..Manner::default() };
@@ -159,7 +159,7 @@ impl Session {
         };
         let mut transaction = Transaction::new(terms);
         let carried = self.carry(&mut transaction, content, terms.bdat).await;
-        // Nothing was said of the message, or only that the server was about to go: a fresh session will do.
+        // If the server heard nothing about the message, or only said that it is closing the connection, a new session can be used.
         let unsaid = transaction.is_unheard() && !matches!(carried, Err(MessageError::Body(_)));
         let (mut broken, stale) = (carried.is_err(), reused && (unsaid || transaction.is_dismissed()));
         self.unclean = transaction.needs_reset();
@@ -205,7 +205,7 @@ impl Session {
         }
     }
 
-    /// Makes the server forget an envelope that came to nothing.
+    /// Makes the server forget an envelope whose message was not sent.
     async fn reset(&mut self) -> Result<(), MessageError> {
         if !std::mem::take(&mut self.unclean) {
             return Ok(());
@@ -246,7 +246,7 @@ impl Session {
         self.flush_body(transaction).await
     }
 
-    /// Sends what is gathered of the body. If that fails, the server may have said why.
+    /// Sends the part of the body that was gathered. If that fails, the server may have given the reason in a reply.
     async fn flush_body(&mut self, transaction: &mut Transaction<'_>) -> Result<(), MessageError> {
         let Err(error) = self.wire.send(&self.out, self.patience.block).await else {
             self.out.clear();
@@ -269,7 +269,7 @@ impl Session {
     }
 }
 
-/// What can go wrong in the middle of a message.
+/// What can go wrong while a message is sent.
 #[derive(Debug)]
 enum MessageError {
     Wire(WireError),
@@ -348,7 +348,7 @@ impl Opening<'_> {
             Err(_) => return Err(self.unreachable("cannot connect: no answer in time")),
         };
         if let SmtpStream::Tcp(tcp) = &stream {
-            // Without it small writes wait for the peer's acknowledgement; a failure costs only time.
+            // Without this, small writes wait for the peer's acknowledgement. If it fails, delivery only takes longer.
             let _ = tcp.set_nodelay(true);
         }
         match stream {
@@ -357,7 +357,7 @@ impl Opening<'_> {
         }
     }
 
-    /// EHLO, or HELO where a server of the last century does not know it.
+    /// Sends EHLO, or HELO if an old server does not know EHLO.
     async fn say_hello(&self, wire: &mut Wire) -> Result<Capabilities, OpenError> {
         let verb = if self.approach.lmtp { "LHLO" } else { "EHLO" };
         let reply = self.ask(wire, &format!("{verb} {}\r\n", self.hello)).await?;
@@ -375,7 +375,7 @@ impl Opening<'_> {
         Ok(Capabilities::default())
     }
 
-    /// A server that bears our own name is ourselves: the mail would go round in circles.
+    /// A server with our own name is ourselves, and the mail would go round in circles.
     fn not_ourselves(&self, reply: &Reply) -> Result<(), OpenError> {
         if !self.host.by_dns || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
             return Ok(());
@@ -396,7 +396,7 @@ impl Opening<'_> {
             return if optional { Ok((wire, offered)) } else { Err(self.tls_error(&text)) };
         }
         if wire.has_unread() {
-            // Somebody in between put words before the handshake, to be taken for the server's later.
+            // Somebody in between sent this before the handshake, so that it would be taken for the server's words later.
             return Err(self.tls_error("there was more before the TLS handshake than the server's reply"));
         }
         let tcp = wire.into_tcp().ok_or_else(|| self.tls_error("TLS is possible on TCP only"))?;
@@ -420,7 +420,7 @@ impl Opening<'_> {
         }
     }
 
-    /// How much TLS this server needs.
+    /// How much TLS is required for this server.
     fn level(&self) -> TlsLevel {
         match (&self.host.proof, self.approach.tls) {
             (Proof::AsAsked, level) => level,
@@ -456,28 +456,28 @@ impl Opening<'_> {
     }
 }
 
-/// Why there is no session.
+/// Why a session could not be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{outcome}")]
 pub struct OpenError {
     /// What kind of failure it was.
     pub fault: OpenFault,
-    /// What it means for the mail that waits.
+    /// The outcome for the mail that waits.
     pub outcome: DeliveryOutcome,
 }
 
 /// What kind of failure it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenFault {
-    /// No connection, or it broke.
+    /// There is no connection, or it broke.
     Unreachable,
-    /// The server does not want us.
+    /// The server refuses us.
     Refused,
-    /// TLS did not come about.
+    /// TLS is required but could not be set up.
     Tls,
     /// The login failed.
     Login,
-    /// The server is ourselves.
+    /// The server is this server itself.
     Loop,
 }
 

@@ -1,10 +1,11 @@
-//! The text of a message on its way out: dots doubled, line ends made CR LF (RFC 5321 sections 2.3.8 and 4.5.2).
+//! Prepares the text of a message for sending: doubles dots at the beginning of lines, and makes all line ends CR LF (RFC 5321 sections
+//! 2.3.8 and 4.5.2).
 //!
-//! Works on pieces of any length and holds two flags between them. Mail that came in through our own server has CR LF
-//! only; a bare CR or LF from elsewhere is made a line end, so that nothing of a body can look like the end of
-//! data to the next server (SMTP smuggling). Cost: one pass.
+//! It works on pieces of any length and keeps two flags between them. Mail that came in through our own server has only CR LF. A bare CR or
+//! LF from elsewhere becomes a line end, so that nothing in a body can look like the end of data to the next server (SMTP smuggling). Cost:
+//! one pass.
 
-/// Where in a line the last piece ended.
+/// The state at the end of the last piece.
 #[derive(Debug)]
 pub struct Stuffing {
     line_start: bool,
@@ -18,12 +19,12 @@ impl Default for Stuffing {
 }
 
 impl Stuffing {
-    /// Appends a piece as it goes between DATA and the last dot.
+    /// Appends a piece in the form for DATA.
     pub fn stuff(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         self.each_run(piece, out, true);
     }
 
-    /// Appends a piece as it goes into BDAT: line ends only.
+    /// Appends a piece in the form for BDAT: only line ends are changed.
     pub fn normalise(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         self.each_run(piece, out, false);
     }
@@ -58,7 +59,7 @@ impl Stuffing {
         }
     }
 
-    /// Copies up to and with the next CR or LF.
+    /// Copies everything up to the next CR or LF, including it.
     fn run<'a>(&mut self, rest: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         let Some(end) = memchr::memchr2(b'\r', b'\n', rest) else {
             out.extend_from_slice(rest);

@@ -1,8 +1,8 @@
 //! TLS to other servers: opportunistic, required or verified (RFC 3207, RFC 7435).
 //!
-//! Without verification any certificate will do, because TLS then only has to keep out eavesdroppers; the handshake's own signature is
-//! still checked. Verified means: signed by a root that this machine (or the given file) trusts, for the name that we meant to reach.
-//! rustls with ring, TLS 1.2 and 1.3.
+//! Without verification, any certificate is accepted, because TLS then only has to keep out eavesdroppers; the handshake's own signature is
+//! still checked. Verified means: the certificate is for the name that we want to reach, and is signed by a root that this machine (or the
+//! given file) trusts. rustls with ring, TLS 1.2 and 1.3.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use rustls::{ClientConfig, RootCertStore};
 use weir_tls::any_certificate;
 
-/// How much TLS is asked for.
+/// How much TLS is required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TlsLevel {
     /// None, even if offered.
     Off,
-    /// If the server offers it and it works.
+    /// TLS if the server offers it and it works.
     #[default]
     Opportunistic,
-    /// Always, with any certificate.
+    /// TLS always, with any certificate.
     Required,
-    /// Always, with a certificate that proves the name.
+    /// TLS always, with a valid certificate for the server's name.
     Verified,
 }
 
@@ -32,7 +32,7 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Trusts the roots of this machine, or those of a PEM file instead.
+    /// Trusts the roots of this machine, or only those in a PEM file.
     pub fn new(roots: Option<&Path>) -> Result<ClientTls, ClientTlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = || {
@@ -46,7 +46,7 @@ impl ClientTls {
         Ok(ClientTls { unverified: Arc::new(unverified), verified: Arc::new(verified) })
     }
 
-    /// The configuration of a level.
+    /// The TLS configuration for a level.
     pub fn config(&self, level: TlsLevel) -> Arc<ClientConfig> {
         Arc::clone(if level == TlsLevel::Verified { &self.verified } else { &self.unverified })
     }
@@ -60,10 +60,10 @@ fn read_roots(file: Option<&Path>) -> Result<RootCertStore, ClientTlsError> {
     Ok(store)
 }
 
-/// Why there is no TLS for deliveries.
+/// Why TLS cannot be set up for deliveries.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
-    /// The file of root certificates.
+    /// The file of root certificates cannot be used.
     #[error(transparent)]
     Roots(#[from] weir_tls::RootsError),
     /// rustls refuses the protocol versions.

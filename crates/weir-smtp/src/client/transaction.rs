@@ -1,10 +1,9 @@
 //! One mail transaction as a state machine without I/O (RFC 5321 section 3.3, RFC 2920, RFC 2033, RFC 3030).
 //!
-//! It says what to send, takes the replies in order and ends with one outcome per recipient. Legal transitions:
-//! `Envelope → Body → Ends → Over`, `Envelope → Over` (everything refused), and with BDAT `Envelope → Ends → Over`.
-//! Under PIPELINING all of the envelope goes in one write; otherwise one command waits for the other. A refused MAIL
-//! counts for everybody, a refused RCPT for one, a refused DATA and the last reply for all that are left; LMTP has one last reply for each
-//! recipient.
+//! It says what to send, takes the replies in order, and ends with one outcome per recipient. Legal transitions: `Envelope → Body → Ends →
+//! Over`, `Envelope → Over` (everything was refused), and with BDAT `Envelope → Ends → Over`. With PIPELINING the whole envelope is sent in
+//! one write; otherwise each command waits for the reply to the one before. A refused MAIL counts for all recipients, a refused RCPT for
+//! one, and a refused DATA and the last reply for all who are left. In LMTP there is a last reply for each recipient.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::outcome::{DeliveryOutcome, Status};
 pub struct Terms<'a> {
     /// MAIL FROM.
     pub sender: &'a MailFrom,
-    /// RCPT TO, of those that are served now.
+    /// RCPT TO, for the recipients who are served in this transaction.
     pub recipients: &'a [&'a RcptTo],
     /// What MAIL declares.
     pub manner: Manner,
@@ -27,7 +26,7 @@ pub struct Terms<'a> {
     pub offered: Capabilities,
     /// LMTP instead of SMTP.
     pub lmtp: bool,
-    /// The body follows the envelope in one BDAT, in the same write; only where PIPELINING is offered.
+    /// Whether the body follows the envelope in one BDAT, in the same write. Only possible with PIPELINING.
     pub bdat: bool,
     /// The server's name.
     pub peer: &'a Arc<str>,
@@ -38,13 +37,13 @@ pub struct Terms<'a> {
 pub struct Transaction<'a> {
     terms: Terms<'a>,
     stage: Stage,
-    /// Commands of the envelope that were sent and heard of: MAIL, RCPT for each, DATA.
+    /// How many commands of the envelope were sent (MAIL, RCPT for each recipient, DATA), and how many were answered.
     sent: usize,
     heard: usize,
     mail: Option<DeliveryOutcome>,
-    /// One for each recipient: refused, or accepted and waiting.
+    /// One for each recipient: refused, or none if accepted and waiting.
     results: Vec<Option<DeliveryOutcome>>,
-    /// The server has ended the transaction, or will with its last reply.
+    /// Whether the server has ended the transaction, or will do so with its last reply.
     data_open: bool,
 }
 
@@ -59,29 +58,29 @@ enum Stage {
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Send this much, then read a reply.
+    /// Send what was appended, then read a reply.
     Reply,
-    /// Send the body with its end; nobody wants it if `wanted` is false, then the end alone.
+    /// Send the body with its end. If `wanted` is false, no recipient was accepted: then send only the end.
     Body {
-        /// Whether a recipient was accepted.
+        /// Whether any recipient was accepted.
         wanted: bool,
     },
-    /// Nothing but to hang up: the server refused the sender and wants a body all the same, and an end alone would be
-    /// an empty message to somebody.
+    /// Close the connection: the server refused the sender but asks for a body all the same. Sending only the end could deliver an empty
+    /// message.
     HangUp,
-    /// Nothing: take the results.
+    /// Nothing more to send. Take the outcomes.
     Over,
 }
 
 impl<'a> Transaction<'a> {
-    /// Begins.
+    /// Begins a transaction.
     pub fn new(terms: Terms<'a>) -> Transaction<'a> {
         let results = vec![None; terms.recipients.len()];
         let (stage, mail) = (Stage::Envelope, None);
         Transaction { terms, stage, sent: 0, heard: 0, mail, results, data_open: false }
     }
 
-    /// Appends what is to be sent now, and says what comes then.
+    /// Appends what is to be sent now, and says what comes next.
     pub fn next(&mut self, out: &mut Vec<u8>) -> Next {
         match self.stage {
             Stage::Envelope => self.write_envelope(out),
@@ -93,7 +92,7 @@ impl<'a> Transaction<'a> {
         Next::Reply
     }
 
-    /// The body has been sent.
+    /// Notes that the body has been sent.
     pub fn body_sent(&mut self) {
         self.stage = Stage::Ends;
     }
@@ -107,23 +106,23 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// One outcome a recipient, in their order; what was not heard of failed as `otherwise` says.
+    /// One outcome for each recipient, in their order. Recipients without an answer get `otherwise`.
     pub fn into_outcomes(self, otherwise: &DeliveryOutcome) -> Vec<DeliveryOutcome> {
         let otherwise = self.mail.as_ref().unwrap_or(otherwise);
         self.results.into_iter().map(|result| result.unwrap_or_else(|| otherwise.clone())).collect()
     }
 
-    /// Whether the server must be told to forget (RSET) before the next message.
+    /// Whether RSET must be sent before the next message.
     pub fn needs_reset(&self) -> bool {
         !self.data_open && self.mail.is_none()
     }
 
-    /// Whether no reply was heard.
+    /// Whether the server has not answered anything.
     pub fn is_unheard(&self) -> bool {
         self.heard == 0
     }
 
-    /// Whether the server answered MAIL with goodbye (421).
+    /// Whether the server answered MAIL with 421, which says that it closes the connection.
     pub fn is_dismissed(&self) -> bool {
         self.mail.as_ref().is_some_and(|refusal| refusal.code == Some(421))
     }
@@ -179,7 +178,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Decides what follows a reply in the envelope.
+    /// Decides what follows a reply to a command of the envelope.
     fn advance(&mut self) {
         if self.sent > self.heard {
             return;
@@ -188,7 +187,7 @@ impl<'a> Transaction<'a> {
             self.settle(&refusal);
         }
         if self.terms.bdat {
-            // The body is under way already, so its reply must be heard even if nobody wants it.
+            // The body has already been sent, so its reply must be read even if no recipient was accepted.
             self.stage = Stage::Ends;
         } else if self.mail.is_some() || (self.heard > self.terms.recipients.len() && !self.is_wanted()) {
             self.stage = Stage::Over;
@@ -223,7 +222,7 @@ impl<'a> Transaction<'a> {
         if reply.is_success() { reply.outcome(self.terms.peer) } else { self.failure(reply) }
     }
 
-    /// A refusal; a success where it makes no sense is not believed.
+    /// The outcome of a refusal. A success that makes no sense here counts as a temporary failure.
     fn failure(&self, reply: &Reply) -> DeliveryOutcome {
         if reply.is_success() {
             let text = format!("the server said {} out of turn", reply.code);
@@ -241,7 +240,7 @@ mod tests {
 
     const RECIPIENTS: usize = 3;
 
-    /// What a server says to each step.
+    /// The replies of a server to each step.
     #[derive(Clone, Debug)]
     struct Script {
         mail: u16,
@@ -265,7 +264,7 @@ mod tests {
         }
     }
 
-    /// What must come out, written down step by step.
+    /// The fates that must result, determined step by step.
     fn expected(script: &Script) -> Vec<Fate> {
         let mut next_end = 0;
         (0..RECIPIENTS)
@@ -286,7 +285,7 @@ mod tests {
             .collect()
     }
 
-    /// A server that has the whole script and speaks only when it is its turn.
+    /// A server that follows the script and speaks only when it is its turn.
     fn play(script: &Script) -> (Vec<Fate>, bool) {
         let (sender, recipients) = (MailFrom::parse("<a@b>").unwrap(), recipients());
         let recipients = recipients.each_ref();

@@ -1,7 +1,7 @@
 //! The connection to a server: sends bytes and reads replies, each within a time limit.
 //!
-//! A reply has its deadline as a whole, so a server that sends one octet a minute gains nothing. The read buffer holds
-//! what came after the last reply, at most two lines.
+//! There is one deadline for a whole reply, so a server that sends one octet a minute gains nothing. The read buffer holds what came after
+//! the last reply, at most two lines.
 
 use std::io;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ pub struct Wire {
     parser: ReplyParser,
 }
 
-/// What carries the bytes.
+/// The kind of connection.
 #[derive(Debug)]
 pub enum SmtpStream {
     /// TCP.
@@ -37,12 +37,12 @@ pub enum SmtpStream {
 }
 
 impl Wire {
-    /// A fresh line.
+    /// A new connection.
     pub fn new(stream: SmtpStream) -> Wire {
         Wire { stream, buffer: Vec::new(), parser: ReplyParser::default() }
     }
 
-    /// Sends all of it.
+    /// Sends all octets.
     pub async fn send(&mut self, bytes: &[u8], within: Duration) -> Result<(), WireError> {
         timeout(within, self.stream.write_all(bytes)).await.map_err(|_| WireError::Slow)??;
         // A TLS stream may hold bytes back until it is flushed; on TCP this does nothing.
@@ -50,7 +50,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The next reply.
+    /// Reads the next reply.
     pub async fn reply(&mut self, within: Duration) -> Result<Reply, WireError> {
         if let Some(reply) = self.parse()? {
             return Ok(reply);
@@ -58,7 +58,7 @@ impl Wire {
         timeout(within, self.read_reply()).await.map_err(|_| WireError::Silent)?
     }
 
-    /// Returns when the server says something unasked or hangs up.
+    /// Returns when the server says something unasked or closes the connection.
     pub async fn disturbed(&mut self) {
         let mut octet = [0; 1];
         if self.buffer.is_empty() && self.stream.read(&mut octet).await.is_ok_and(|count| count == 1) {
@@ -66,12 +66,12 @@ impl Wire {
         }
     }
 
-    /// Whether there is something that no command asked for.
+    /// Whether the server has sent something that no command asked for.
     pub fn has_unread(&self) -> bool {
         !self.buffer.is_empty() || self.parser.is_midway()
     }
 
-    /// The TCP stream under a line that is not encrypted yet.
+    /// The TCP stream of a connection that is not encrypted.
     pub fn into_tcp(self) -> Option<TcpStream> {
         match self.stream {
             SmtpStream::Tcp(stream) => Some(stream),
@@ -84,7 +84,7 @@ impl Wire {
         matches!(self.stream, SmtpStream::Tls(_))
     }
 
-    /// Whether the other end is this machine.
+    /// Whether the server is on this machine.
     pub fn is_local(&self) -> bool {
         let tcp = match &self.stream {
             SmtpStream::Tcp(tcp) => tcp,
@@ -102,7 +102,7 @@ impl Wire {
 
     async fn read_reply(&mut self) -> Result<Reply, WireError> {
         loop {
-            // The parser gives up at LINE_MAX, so there is always room.
+            // The parser fails at LINE_MAX, so there is always room.
             self.buffer.reserve(READ_BYTES.saturating_sub(self.buffer.len()));
             if self.stream.read_buf(&mut self.buffer).await? == 0 {
                 return Err(WireError::Ended);
@@ -114,22 +114,22 @@ impl Wire {
     }
 }
 
-/// Why a line is of no use any more.
+/// Why a connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broke(#[from] io::Error),
-    /// The server hung up.
+    /// The server closed the connection.
     #[error("the server hung up")]
     Ended,
-    /// No reply in time.
+    /// No reply came in time.
     #[error("the server did not answer in time")]
     Silent,
-    /// It does not take what we send.
+    /// The server does not accept what we send.
     #[error("the server did not read in time")]
     Slow,
-    /// What it said is no reply.
+    /// The server sent something that is not a reply.
     #[error("{0}")]
     Nonsense(#[from] ReplyError),
 }

@@ -1,6 +1,6 @@
 //! The relaxed forms of header and body (RFC 6376 section 3.4).
 //!
-//! A bare CR or LF in a body counts as a line end, as the client that sends it makes it one.
+//! A bare CR or LF in a body counts as a line end, because the client that sends the body makes it one.
 
 use crate::header_field;
 
@@ -8,11 +8,11 @@ use crate::header_field;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
     pub(super) name: &'a [u8],
-    /// What follows the colon, folded as it came, without the last line end.
+    /// The text after the colon with its original line folds, but without the last line end.
     pub(super) value: &'a [u8],
 }
 
-/// The fields of a header, from the top. Lines that are no field are passed over.
+/// The fields of a header, from the top. Lines that are not a field are skipped.
 pub(super) fn fields(header: &[u8]) -> impl Iterator<Item = Field<'_>> {
     let mut rest = header;
     std::iter::from_fn(move || {
@@ -51,7 +51,7 @@ pub(super) fn canonical_header(field: &Field<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A body on its way into its relaxed form.
+/// Brings a body into its relaxed form, piece by piece.
 #[derive(Clone, Default, Debug)]
 pub(super) struct BodyCanon {
     space: bool,
@@ -60,12 +60,12 @@ pub(super) struct BodyCanon {
     any: bool,
 }
 
-/// After so many line ends in a row `relieve` is called.
+/// After this many consecutive line ends, `relieve` is called.
 const LINE_ENDS_AT_ONCE: u64 = 4096;
 
 impl BodyCanon {
-    /// Appends a piece. `relieve` may take out what is there: a body of millions of empty lines with one letter after them
-    /// is not to be written out as a whole.
+    /// Appends a piece. `relieve` may take the text away, so that a body with millions of empty lines before its last letter need not be in
+    /// memory as a whole.
     pub(super) fn write(&mut self, piece: &[u8], out: &mut Vec<u8>, relieve: &mut dyn FnMut(&mut Vec<u8>)) {
         for byte in piece {
             if std::mem::take(&mut self.after_cr) && *byte != b'\n' {
@@ -93,7 +93,7 @@ impl BodyCanon {
 
     fn text(&mut self, byte: u8, out: &mut Vec<u8>, relieve: &mut dyn FnMut(&mut Vec<u8>)) {
         self.any = true;
-        // Line ends that text follows count; at the end of the body they do not.
+        // Line ends count only if text follows; at the end of the body they do not.
         for number in 1..=std::mem::take(&mut self.line_ends) {
             out.extend_from_slice(b"\r\n");
             if number % LINE_ENDS_AT_ONCE == 0 {

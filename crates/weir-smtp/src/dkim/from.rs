@@ -1,8 +1,8 @@
-//! The domain of the From header (RFC 5322 section 3.6.2): of its first address.
+//! The domain of the From header (RFC 5322 section 3.6.2), taken from its first address.
 
 use super::canonical::fields;
 
-/// The domain, in lower case; nothing if there is no From or no address in it.
+/// The domain, in lower case; none if there is no From, or no address in it.
 pub(super) fn domain(header: &[u8]) -> Option<String> {
     let from = fields(header).find(|field| field.name.eq_ignore_ascii_case(b"from"))?;
     let text = plain(&String::from_utf8_lossy(from.value));
@@ -17,7 +17,7 @@ pub(super) fn domain(header: &[u8]) -> Option<String> {
     (!domain.is_empty() && domain.bytes().all(valid)).then_some(domain)
 }
 
-/// The text without comments and quoted strings, in which anything may stand.
+/// The text without comments and quoted strings, because these may contain anything.
 fn plain(text: &str) -> String {
     let (mut out, mut depth, mut quoted) = (String::new(), 0u32, false);
     let mut chars = text.chars();
@@ -26,7 +26,7 @@ fn plain(text: &str) -> String {
             '\\' if quoted || depth > 0 => drop(chars.next()),
             '"' if depth == 0 => {
                 quoted = !quoted;
-                // A quoted local part must leave something before its @.
+                // A quoted local part must leave something before the @.
                 out.push('q');
             }
             '(' if !quoted => depth += 1,

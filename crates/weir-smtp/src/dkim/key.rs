@@ -1,7 +1,7 @@
 //! DKIM keys: creates them, stores them as PEM, reads them, and makes the DNS record that publishes them.
 //!
-//! RSA with 2048 bits is what every receiver can check; Ed25519 is shorter and faster, but large receivers do not
-//! know it yet. ring cannot make RSA keys, so the rsa crate does; it is used for nothing else, and never signs.
+//! Every receiver can check RSA with 2048 bits. Ed25519 is shorter and faster, but large receivers do not support it yet. ring cannot make
+//! RSA keys, so the rsa crate does; it is used for nothing else, and never signs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use rustls::pki_types::pem::PemObject;
 
 const RSA_BITS: usize = 2048;
 
-/// How a key signs.
+/// The algorithm of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
     /// rsa-sha256 with 2048 bits.
@@ -36,7 +36,7 @@ impl Algorithm {
     }
 }
 
-/// A private key and for whom it signs.
+/// A private key, with its domain and selector.
 pub struct SigningKey {
     domain: String,
     selector: String,
@@ -58,14 +58,14 @@ pub struct DnsRecord {
 }
 
 impl DnsRecord {
-    /// The record as a line of a zone file; strings of DNS hold 255 octets, so a long text is several.
+    /// The record as a line of a zone file. A string in the DNS holds at most 255 octets, so a long text is split into several.
     pub fn zone_line(&self) -> String {
         let parts = self.value.as_bytes().chunks(255).map(|part| format!("\"{}\"", String::from_utf8_lossy(part)));
         format!("{}. IN TXT ( {} )", self.name, parts.collect::<Vec<_>>().join(" "))
     }
 }
 
-/// Makes a key: the private part as PEM, and the record to publish. RSA takes a second or so.
+/// Makes a key. Returns the private part as PEM, and the record to publish. RSA takes about a second.
 pub fn generate(domain: &str, selector: &str, algorithm: Algorithm) -> Result<(String, DnsRecord), KeyError> {
     check_name(domain)?;
     check_name(selector)?;
@@ -94,7 +94,7 @@ fn pem(der: &[u8]) -> String {
     format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
 }
 
-/// Domain and selector stand in a header, a file name and the DNS.
+/// Checks a domain or selector, which is used in a header, in a file name and in the DNS.
 fn check_name(name: &str) -> Result<(), KeyError> {
     let label = |label: &str| {
         let inside = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
@@ -131,17 +131,17 @@ impl SigningKey {
         Ok(SigningKey { domain: domain.to_ascii_lowercase(), selector: selector.to_owned(), pair })
     }
 
-    /// For whom it signs.
+    /// The domain for which it signs.
     pub fn domain(&self) -> &str {
         &self.domain
     }
 
-    /// Under which name it is published.
+    /// The name under which it is published.
     pub fn selector(&self) -> &str {
         &self.selector
     }
 
-    /// How it signs.
+    /// Its algorithm.
     pub fn algorithm(&self) -> Algorithm {
         match self.pair {
             Pair::Rsa(..) => Algorithm::Rsa,
@@ -149,7 +149,7 @@ impl SigningKey {
         }
     }
 
-    /// Signs; nothing if the system has no randomness for the blinding.
+    /// Signs; none if the system has no random numbers for the blinding.
     pub(super) fn sign(&self, text: &[u8]) -> Option<Vec<u8>> {
         match &self.pair {
             Pair::Rsa(pair, random) => {
@@ -157,7 +157,7 @@ impl SigningKey {
                 pair.sign(&RSA_PKCS1_SHA256, random, text, &mut signature).ok()?;
                 Some(signature)
             }
-            // RFC 8463: what is signed is the hash of the text.
+            // RFC 8463: the signature is made over the hash of the text.
             Pair::Ed25519(pair) => {
                 let hash = ring::digest::digest(&ring::digest::SHA256, text);
                 Some(pair.sign(hash.as_ref()).as_ref().to_vec())
@@ -172,24 +172,24 @@ impl std::fmt::Debug for SigningKey {
     }
 }
 
-/// Why there is no key.
+/// Why there is no usable key.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyError {
-    /// A file or folder.
+    /// A file or folder cannot be read or used.
     #[error("{}: {problem}", path.display())]
     File {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// What is wrong.
         problem: String,
     },
-    /// The text is no key that we can use.
+    /// The text is not a key that we can use.
     #[error("not a usable private key: {0}; it must be PEM, RSA (2048 bits or more) or Ed25519")]
     Unusable(String),
-    /// It could not be made.
+    /// The key could not be made.
     #[error("the key could not be made: {0}")]
     Make(String),
-    /// The domain or selector is no name for the DNS.
+    /// The domain or selector cannot be a name in the DNS.
     #[error("{0:?} cannot be a name in the DNS: letters, digits and hyphens, parts separated by dots")]
     Name(String),
 }

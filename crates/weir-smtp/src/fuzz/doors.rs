@@ -3,7 +3,7 @@
 use crate::milter::{Actions, Answer, Command, Conversation, Garbled, PACKET_MAX};
 use crate::policy::{self, Requests};
 
-/// What a server says to a milter is understood in the same way however it is cut, and never piles up.
+/// Reads the commands of a mail server to a milter. The result must not depend on how they are cut, and nothing may pile up.
 pub fn milter(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let whole = commands(data, usize::MAX);
@@ -42,7 +42,7 @@ fn commands(data: &[u8], size: usize) -> (Vec<Command>, Option<Garbled>) {
     (found, None)
 }
 
-/// The same for what Postfix asks a policy service; an answer is always one.
+/// The same for Postfix's requests to a policy service. An answer must always be a single one.
 pub fn policy(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let whole = requests(data, usize::MAX);

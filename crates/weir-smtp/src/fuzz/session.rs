@@ -1,8 +1,8 @@
-//! Entry for fuzzers: a session under arbitrary input, arbitrary cuts and arbitrary answers.
+//! Entry point for fuzzers: a session with arbitrary input, arbitrary cuts and arbitrary answers.
 //!
-//! The first octets of the data choose settings, cuts and answers; the rest is what the client sends. Panics if an
-//! invariant of [`crate::session`] is broken: bounded memory, progress, silence after the end, and the same
-//! transcript whatever the cuts.
+//! The first octets of the data choose settings, cuts and answers; the rest is what the client sends. Panics if an invariant of
+//! [`crate::session`] is broken: memory is bounded, the session makes progress, it is silent after its end, and the transcript does not
+//! depend on the cuts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::reply::{Reply, Status};
 use crate::session::{CloseReason, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use crate::settings::{Auth, AuthWithoutTls, Protocol, Settings};
 
-/// What a run showed: everything the client and the shell saw, however the input was cut.
+/// Everything that the client and the gate saw in a run. It must not depend on how the input was cut.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transcript {
     /// What was sent to the client.
     pub replies: Vec<u8>,
-    /// Questions asked, in words.
+    /// The questions that were asked, as text.
     pub questions: Vec<String>,
     /// Messages that were completed.
     pub messages: Vec<Vec<u8>>,
@@ -28,7 +28,7 @@ pub struct Transcript {
     pub closed: Option<CloseReason>,
 }
 
-/// Bytes that choose settings and answers.
+/// How many octets choose settings and answers.
 const HEADER: usize = 10;
 
 /// Runs one session on arbitrary data.
@@ -46,7 +46,7 @@ pub fn session(data: &[u8]) -> Transcript {
     whole
 }
 
-/// Feeds `input` in pieces whose sizes `cut` gives; answers are drawn from `seed`, one a question.
+/// Feeds `input` in pieces whose sizes come from `cut`. Each answer is drawn from `seed`.
 pub fn run(settings: &Arc<Settings>, input: &[u8], cut: &mut dyn FnMut(usize) -> usize, seed: u64) -> Transcript {
     let mut driver = Driver::new(settings, seed, false);
     let mut rest = input;
@@ -89,7 +89,7 @@ impl Driver {
 
     fn feed(&mut self, piece: &[u8]) {
         let mut input = piece;
-        // Every poll uses input, asks, or ends: a machine that does none of it forever is stuck.
+        // Every poll uses input, asks or ends. A session that does none of these is stuck.
         for _ in 0..10 * piece.len() + 20 {
             let output = self.session.poll(&mut input, Instant::ZERO);
             self.collect_replies();
@@ -184,7 +184,7 @@ fn settings(choice: u8) -> Settings {
     }
 }
 
-/// Numbers from a seed (xorshift).
+/// Pseudo-random numbers from a seed (xorshift).
 struct Dice(u64);
 
 impl Dice {

@@ -2,59 +2,59 @@
 
 use crate::reply::{Reply, Status};
 
-/// The longest text in an answer.
+/// Longer texts in an answer are cut off.
 const TEXT_MAX: usize = 900;
 
-/// An answer. Those that change the message come before the one that ends it.
+/// An answer to a command. Answers that change the message come before the one that ends it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Go on.
     Continue,
-    /// Take it; ask no more about this message.
+    /// Accept the message, and ask no more about it.
     Accept,
-    /// Tell the client that it was taken, and forget it.
+    /// Tell the client that the message was accepted, and drop it.
     Discard,
-    /// Refuse it for good, in the server's words.
+    /// Refuse it for good, with the server's own text.
     Reject,
-    /// Refuse it for now, in the server's words.
+    /// Refuse it for now, with the server's own text.
     TempFail,
-    /// Refuse it in these words.
+    /// Refuse it with this reply.
     Reply(Reply),
-    /// This recipient is not the server's any more: the address in angle brackets.
+    /// Remove this recipient; the address is in angle brackets.
     DeleteRecipient(String),
-    /// A field at the end of the header.
+    /// Add a field at the end of the header.
     AddHeader {
         /// Its name.
         name: String,
-        /// What stands behind the colon.
+        /// The text after the colon.
         value: String,
     },
-    /// A field at this place of the header.
+    /// Insert a field into the header.
     InsertHeader {
-        /// Before which field; 0 for the first.
+        /// Its position; 0 is before the first field.
         at: u32,
         /// Its name.
         name: String,
-        /// What stands behind the colon.
+        /// The text after the colon.
         value: String,
     },
-    /// Another value for a field; none deletes it.
+    /// Change the value of a field, or delete the field.
     ChangeHeader {
-        /// Which of the fields of this name, from 1.
+        /// Which one of the fields with this name, from 1.
         index: u32,
-        /// Their name.
+        /// The name of the field.
         name: String,
-        /// What is to stand there; empty to delete it.
+        /// The new value; empty to delete the field.
         value: String,
     },
-    /// Keep it for a person; why.
+    /// Put the message into the server's quarantine, for this reason.
     Quarantine(String),
-    /// It takes a while yet.
+    /// The final answer will take a while.
     Progress,
 }
 
 impl Answer {
-    /// The same for a server that puts no blank behind the colon of a field by itself.
+    /// The same answer for a server that puts no blank after the colon of a field by itself.
     #[must_use]
     pub fn spaced(self) -> Answer {
         let spaced = |value: String| if value.is_empty() { value } else { format!(" {value}") };
@@ -66,7 +66,7 @@ impl Answer {
         }
     }
 
-    /// Adds the packet.
+    /// Appends the answer as a packet.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Answer::Continue => packet(out, b'c', &[]),
@@ -77,7 +77,7 @@ impl Answer {
             Answer::Progress => packet(out, b'p', &[]),
             Answer::Reply(reply) => match line_of(reply) {
                 Some(line) => packet(out, b'y', &[line.as_bytes(), &[0]]),
-                // Only refusals can be said in one's own words.
+                // Only a refusal may have a text of its own.
                 None => packet(out, b't', &[]),
             },
             Answer::DeleteRecipient(address) => packet(out, b'-', &[plain(address).as_bytes(), &[0]]),
@@ -106,7 +106,7 @@ fn packet(out: &mut Vec<u8>, letter: u8, parts: &[&[u8]]) {
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// A refusal as a line. Servers take a percent sign for the start of something unless it is doubled.
+/// A refusal as a line. A percent sign must be doubled, because servers treat it as the start of a format.
 fn line_of(reply: &Reply) -> Option<String> {
     let class = reply.code() / 100;
     let Status(of, subject, detail) = reply.status().filter(|status| u16::from(status.0) == class)?;
@@ -118,7 +118,7 @@ fn ascii(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
 }
 
-/// A text in one line, cut: a NUL would end it, and an end of a line would make two of it.
+/// Makes a text one line and cuts it: a NUL would end it, and a line break would make two lines of it.
 fn plain(text: &str) -> String {
     let line = text.chars().filter(|c| !c.is_control());
     line.take(TEXT_MAX).collect()

@@ -6,15 +6,15 @@ use std::net::IpAddr;
 
 /// The most macros of one packet; servers send about ten.
 const MACROS_MAX: usize = 200;
-/// The most words of MAIL and RCPT: the address and its parameters.
+/// The most words in MAIL or RCPT: the address and its parameters.
 const WORDS_MAX: usize = 40;
 
-/// What a server tells or asks.
+/// What a mail server says or asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// What it can do, before everything else.
+    /// What it can do. This comes before everything else.
     Negotiate(Offer),
-    /// Values that go with the command that follows.
+    /// Values for the command that follows.
     Macros {
         /// The letter of that command.
         of: u8,
@@ -25,14 +25,14 @@ pub enum Command {
     Connect {
         /// Its name.
         name: String,
-        /// Its address; none for a client on the same machine.
+        /// Its address; none for a client on the mail server's own machine.
         address: Option<IpAddr>,
     },
     /// HELO or EHLO.
     Helo(String),
     /// MAIL: the address in angle brackets, and its parameters.
     Mail(Vec<String>),
-    /// RCPT, in the same way.
+    /// RCPT, in the same form.
     Recipient(Vec<String>),
     /// DATA.
     Data,
@@ -40,40 +40,40 @@ pub enum Command {
     Header {
         /// Its name.
         name: Vec<u8>,
-        /// What stands behind the colon.
+        /// The text after the colon.
         value: Vec<u8>,
     },
     /// The header is complete.
     EndOfHeader,
     /// A piece of the body.
     Body(Vec<u8>),
-    /// The message is complete; the last piece of its body.
+    /// The message is complete. Contains the last piece of its body.
     EndOfMessage(Vec<u8>),
-    /// The message, if there is one, is not going to be sent.
+    /// The message, if there is one, will not be sent.
     Abort,
     /// The connection ends.
     Quit,
     /// Another client's session follows on this connection.
     QuitNewConnection,
-    /// A command of SMTP that the server does not know.
+    /// An SMTP command that the server does not know.
     Unknown(String),
 }
 
-/// Where in a conversation a command may come.
+/// How far a conversation has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing is agreed yet.
+    /// Nothing has been agreed on yet.
     Start,
     /// Between messages.
     Session,
     /// After MAIL.
     Envelope,
-    /// The message is coming.
+    /// The message is being transmitted.
     Content,
 }
 
 impl Command {
-    /// Reads a packet.
+    /// Parses a packet.
     pub(super) fn read(letter: u8, data: Vec<u8>) -> Result<Command, Garbled> {
         let bad = || Garbled::Data(char::from(letter));
         Ok(match letter {
@@ -118,7 +118,7 @@ impl Command {
     }
 }
 
-/// The texts of a packet, each of which ends with a NUL.
+/// The texts in a packet, each of which ends with a NUL.
 fn texts(data: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let (last, texts) = data.split_last()?;
     (*last == 0).then(|| texts.split(|byte| *byte == 0))
@@ -160,7 +160,7 @@ fn connect(data: &[u8]) -> Option<Command> {
     let (family, rest) = rest.split_first()?;
     let address = match family {
         b'4' | b'6' => {
-            // The port comes first.
+            // The port comes first; it is skipped.
             let address = text(one(rest.get(2..)?)?);
             let address = address.strip_prefix("IPv6:").unwrap_or(&address);
             Some(address.parse::<IpAddr>().ok()?.to_canonical())

@@ -1,11 +1,11 @@
-//! Checks that the commands of a mail server come in a possible order.
+//! Checks that the commands of a mail server come in an order that makes sense.
 
 use super::Garbled;
 use super::command::{Command, Stage};
 use super::negotiation::{Actions, Agreed, Offer};
 use super::packet::Packets;
 
-/// What a server says on one connection. Commands that make no sense where they come end it.
+/// The commands on one connection. A command that makes no sense at its place ends the connection.
 #[derive(Debug)]
 pub struct Conversation {
     packets: Packets,
@@ -20,17 +20,17 @@ impl Conversation {
         Conversation { packets: Packets::default(), needed, agreed: None, stage: Stage::Start }
     }
 
-    /// More octets of the server. Ask for [`Conversation::next_command`] until there is none before more are given.
+    /// Adds octets from the server. Afterwards, call [`Conversation::next_command`] until it returns none.
     pub fn feed(&mut self, octets: &[u8]) {
         self.packets.feed(octets);
     }
 
-    /// What was agreed on.
+    /// What was agreed on at the beginning.
     pub fn agreed(&self) -> Option<&Agreed> {
         self.agreed.as_ref()
     }
 
-    /// The next command; none until more octets come.
+    /// The next command; none until more octets arrive.
     pub fn next_command(&mut self) -> Result<Option<Command>, Garbled> {
         let Some((letter, data)) = self.packets.next_packet()? else { return Ok(None) };
         let command = Command::read(letter, data)?;
@@ -46,14 +46,14 @@ impl Conversation {
         self.agreed.is_none_or(|agreed| agreed.is_answered(command.letter()))
     }
 
-    /// We have said what becomes of the message or its envelope: what follows is another message, or the end.
+    /// Notes that the decision about the message or its envelope was sent. What follows is another message, or the end.
     pub fn message_is_over(&mut self) {
         if self.stage != Stage::Start {
             self.stage = Stage::Session;
         }
     }
 
-    /// How many octets wait.
+    /// How many octets are not parsed yet.
     pub fn waiting(&self) -> usize {
         self.packets.waiting()
     }
@@ -62,7 +62,7 @@ impl Conversation {
         offer.agree(self.needed)
     }
 
-    /// Where we are when this command has come; nowhere if it cannot come now.
+    /// The stage after this command; none if the command cannot come now.
     fn stage_after(&self, command: &Command) -> Option<Stage> {
         let allowed = |stages: &[Stage], next| stages.contains(&self.stage).then_some(next);
         match command {
@@ -71,7 +71,7 @@ impl Conversation {
             _ if self.stage == Stage::Start => None,
             Command::Macros { .. } | Command::Unknown(_) => Some(self.stage),
             Command::Abort | Command::QuitNewConnection => Some(Stage::Session),
-            // A new session may begin here: the last envelope was given up without a word.
+            // A new session may begin here; the server gave the last envelope up without saying so.
             Command::Connect { .. } | Command::Helo(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Session),
             Command::Mail(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Envelope),
             Command::Recipient(_) | Command::Data => allowed(&[Stage::Envelope], Stage::Envelope),
@@ -98,7 +98,7 @@ mod tests {
         packet(b'O', &numbers)
     }
 
-    /// Everything that is said, if the octets come in pieces of this length.
+    /// All commands, if the octets come in pieces of this length.
     fn all(octets: &[u8], piece: usize) -> Result<Vec<Command>, Garbled> {
         let (mut conversation, mut found) = (Conversation::new(Actions::DELETE_RECIPIENT), Vec::new());
         for octets in octets.chunks(piece) {
@@ -110,7 +110,7 @@ mod tests {
         Ok(found)
     }
 
-    /// As Postfix says it.
+    /// A session of Postfix.
     fn session() -> Vec<u8> {
         [
             offer(6, 0x1ff, 0x1f_ffff),

@@ -1,9 +1,9 @@
-//! The milter protocol (versions 2 to 6) as the filter's side speaks it, without I/O: octets go in, commands come out, and answers are
-//! written as octets.
+//! The filter's side of the milter protocol (versions 2 to 6), without I/O: octets go in, commands come out, and answers are written as
+//! octets.
 //!
-//! A packet is its length in four octets, a letter, and data. [`Conversation`] reads packets, checks that they come in an order that makes
-//! sense, and knows which of them are answered. Nothing here decides anything. If a peer does not follow the protocol, the connection is
-//! closed with a reason ([`Garbled`]). At most one packet and the data of the last read are buffered.
+//! A packet consists of its length in four octets, a letter, and data. [`Conversation`] reads packets, checks that their order makes sense,
+//! and knows which of them must be answered. Nothing here makes decisions. If a peer does not follow the protocol, the connection is closed
+//! with a reason ([`Garbled`]). At most one packet and the data of the last read are buffered.
 
 mod answer;
 mod command;
@@ -17,7 +17,7 @@ pub use conversation::Conversation;
 pub use negotiation::{Actions, Agreed, Offer};
 pub use packet::{PACKET_MAX, Packets};
 
-/// Why a server is not listened to any longer.
+/// Why the connection of a mail server is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Garbled {
     /// A packet without a command.
@@ -35,10 +35,10 @@ pub enum Garbled {
     /// A command that cannot come now.
     #[error("{0:?} out of turn")]
     Order(char),
-    /// A version that nobody speaks any more.
+    /// The server speaks only a version that is not supported.
     #[error("version {0} of the protocol; 2 to 6 are spoken here")]
     Version(u32),
-    /// The server does not let us do what would be needed.
+    /// The server does not allow the actions that are needed.
     #[error(
         "the server does not offer the actions that are needed here (it offers {offered:#x}, needed are {needed:#x})"
     )]
@@ -48,7 +48,7 @@ pub enum Garbled {
         /// What is needed.
         needed: u32,
     },
-    /// Too many recipients, or other things of which there are never many.
+    /// More recipients, or other things, than a message can have.
     #[error("more {0} than a message can have")]
     Many(&'static str),
 }

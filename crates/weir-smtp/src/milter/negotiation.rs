@@ -2,9 +2,9 @@
 
 use super::Garbled;
 
-/// Servers leave the blank behind the colon of a header field where it is.
+/// The server hands over a header field's value with the blank after the colon, if there is one.
 const LEADING_SPACE: u32 = 0x10_0000;
-/// Commands that servers do not have answered, by their letters.
+/// The bits by which servers agree not to wait for an answer, with the letters of the commands.
 const UNANSWERED: [(u8, u32); 7] = [
     (b'L', 0x80),
     (b'C', 0x1000),
@@ -22,14 +22,14 @@ pub struct Actions(pub u32);
 impl Actions {
     /// Adds fields to the header.
     pub const ADD_HEADER: Actions = Actions(0x01);
-    /// Takes recipients away.
+    /// Removes recipients.
     pub const DELETE_RECIPIENT: Actions = Actions(0x08);
     /// Changes and deletes fields of the header.
     pub const CHANGE_HEADER: Actions = Actions(0x10);
-    /// Has the server keep the message for a person.
+    /// Has the server keep the message in its quarantine.
     pub const QUARANTINE: Actions = Actions(0x20);
 
-    /// Both.
+    /// The actions of both.
     #[must_use]
     pub const fn and(self, other: Actions) -> Actions {
         Actions(self.0 | other.0)
@@ -40,25 +40,25 @@ impl Actions {
     }
 }
 
-/// What a server can do.
+/// What a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
     /// The newest version of the protocol that it speaks.
     pub version: u32,
-    /// What a filter may do.
+    /// What it allows a filter to do.
     pub actions: Actions,
-    /// What it can leave out.
+    /// Which steps of the protocol it can leave out.
     pub steps: u32,
 }
 
 impl Offer {
-    /// Newer versions may say more than these three numbers.
+    /// Parses an offer. Newer versions may add to these three numbers.
     pub(super) fn read(data: &[u8]) -> Option<Offer> {
         let number = |at: usize| Some(u32::from_be_bytes(data.get(at..at + 4)?.try_into().ok()?));
         Some(Offer { version: number(0)?, actions: Actions(number(4)?), steps: number(8)? })
     }
 
-    /// What holds from now on, if these actions are needed.
+    /// What both sides do from now on, if these actions are needed.
     pub fn agree(&self, needed: Actions) -> Result<Agreed, Garbled> {
         if self.version < 2 {
             return Err(Garbled::Version(self.version));
@@ -67,14 +67,14 @@ impl Offer {
             return Err(Garbled::Actions { offered: self.actions.0, needed: needed.0 });
         }
         let version = self.version.min(6);
-        // Older versions do not have these bits; whatever stands there means nothing.
+        // Older versions do not have these bits, so their value means nothing.
         let known = if version == 6 { self.steps } else { 0 };
         let wanted = UNANSWERED.iter().fold(LEADING_SPACE, |all, (_, bit)| all | bit);
         Ok(Agreed { version, actions: needed, steps: known & wanted })
     }
 }
 
-/// What holds between server and filter.
+/// What mail server and filter have agreed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
     /// The version that is spoken.
@@ -92,12 +92,12 @@ impl Agreed {
         }
     }
 
-    /// Whether the value of a header field begins right behind its colon; otherwise a blank was taken away.
+    /// Whether header values begin directly after the colon. Otherwise the server has removed a blank.
     pub fn leaves_space(&self) -> bool {
         self.steps & LEADING_SPACE != 0
     }
 
-    /// The packet that says so.
+    /// Appends the packet that confirms this.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&13u32.to_be_bytes());
         out.push(b'O');

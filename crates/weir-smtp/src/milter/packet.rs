@@ -2,7 +2,7 @@
 
 use super::Garbled;
 
-/// The longest packet. Body comes in pieces of 64 KiB, and servers cut header fields before they are this long.
+/// The longest packet. Servers send the body in pieces of 64 KiB, and cut header fields before they are this long.
 pub const PACKET_MAX: usize = 256 << 10;
 
 /// A letter and its data.
@@ -12,18 +12,18 @@ pub(super) type Packet = (u8, Vec<u8>);
 #[derive(Debug, Default)]
 pub struct Packets {
     octets: Vec<u8>,
-    /// What is before this place has been taken.
+    /// The octets before this position have been taken.
     at: usize,
 }
 
 impl Packets {
-    /// More octets of the server. Ask for `Packets::next_packet` until there is none before more are given.
+    /// Adds octets from the server. Afterwards, call `Packets::next_packet` until it returns none.
     pub fn feed(&mut self, octets: &[u8]) {
         self.octets.drain(..std::mem::take(&mut self.at));
         self.octets.extend_from_slice(octets);
     }
 
-    /// The next packet; none until more octets come.
+    /// The next packet; none until more octets arrive.
     pub(super) fn next_packet(&mut self) -> Result<Option<Packet>, Garbled> {
         let Some((length, rest)) = self.octets.get(self.at..).and_then(<[u8]>::split_first_chunk::<4>) else {
             return Ok(None);
@@ -39,7 +39,7 @@ impl Packets {
         Ok(Some(packet))
     }
 
-    /// How many octets wait.
+    /// How many octets are not parsed yet.
     pub(crate) fn waiting(&self) -> usize {
         self.octets.len() - self.at
     }

@@ -8,7 +8,7 @@ use super::super::settings::Auth;
 use super::super::trusted;
 use super::{CloseReason, Dialect, Output, Pending, Question, Session, State, Verdict};
 
-/// The longest name of HELO that is kept.
+/// How much of the name in HELO is kept.
 const NAME_MAX: usize = 255;
 
 impl Session {
@@ -34,7 +34,7 @@ impl Session {
         self.say(&Reply::bare(250, format!("{hello}\n{keywords}")))
     }
 
-    /// What EHLO offers to this peer now, a line each.
+    /// What EHLO offers to this peer now; one line for each keyword.
     fn keywords(&self) -> String {
         let mut lines = vec!["PIPELINING".to_owned(), format!("SIZE {}", self.settings.limits.message_bytes)];
         lines.extend(["8BITMIME", "SMTPUTF8", "CHUNKING", "ENHANCEDSTATUSCODES"].map(String::from));
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Answers [`Question::Client`]: the session begins anew for this client, as `user` if one was vouched for.
+    /// Answers [`Question::Client`]: the session begins again for this client, as `user` if the peer vouched for one.
     pub fn client_answered(&mut self, verdict: Result<Option<std::sync::Arc<str>>, Reply>, now: Instant) {
         let State::Asked(Pending::Client { peer }) = &mut self.state else { return };
         match verdict {
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// A client that the shell does not want: `reply` instead of any service.
+    /// Answers whether the client may use the server. If not, it gets this reply and no service.
     pub fn connection_answered(&mut self, verdict: Verdict) {
         if let Verdict::Refuse(reply) = verdict {
             self.replies.clear();
@@ -138,7 +138,7 @@ impl Session {
     }
 }
 
-/// The name with what does not belong into a header replaced.
+/// The name, with characters that do not belong in a header replaced.
 fn printable(name: &str) -> Box<str> {
     let safe = |c: char| if c.is_ascii_alphanumeric() || "-._:[]".contains(c) { c } else { '?' };
     name.chars().take(NAME_MAX).map(safe).collect()

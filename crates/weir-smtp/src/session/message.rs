@@ -1,8 +1,8 @@
 //! DATA and BDAT: the message itself.
 //!
-//! A message that is refused on its way is still read to its end, so that the client gets an honest reply, but no
-//! further than `message_bytes + discard_bytes`. The chunks of a refused BDAT are read too: they must not be taken for
-//! commands. BDAT and DATA do not mix within one message (RFC 3030 section 2).
+//! A message that is refused while it comes in is still read to its end, so that the client gets a proper reply, but not beyond
+//! `message_bytes + discard_bytes`. The chunks of a refused BDAT are read too, because they must not be taken for commands. BDAT and DATA
+//! cannot be mixed within one message (RFC 3030 section 2).
 
 use weir_core::time::Instant;
 
@@ -13,33 +13,33 @@ use super::super::settings::Protocol;
 use super::transaction::too_big;
 use super::{CloseReason, Output, Pending, Question, Session, State};
 
-/// A message on its way in.
+/// A message that is coming in.
 #[derive(Debug)]
 pub(super) struct Body {
     reader: BodyReader,
     pub(super) started: Instant,
-    /// The shell has a sink open for it.
+    /// Whether the shell has a sink open for it.
     open: bool,
-    /// The shell's refusal.
+    /// The shell's refusal, if it refused the message.
     refused: Option<Reply>,
 }
 
-/// A chunk on its way in.
+/// A chunk that is coming in.
 #[derive(Debug)]
 pub(super) struct Chunk {
     left: u64,
     bytes: u64,
     last: bool,
-    /// The chunk belongs to no message: read it, then say this.
+    /// Set if the chunk belongs to no message: it is read, and then this is the reply.
     stray: Option<Reply>,
 }
 
-/// The shell's answer to a whole message.
+/// The shell's answer to a complete message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MessageAnswer {
     /// One reply for all recipients.
     All(Reply),
-    /// A reply for every recipient, in order (LMTP). Over SMTP the first one counts.
+    /// A reply for each recipient, in order (LMTP). In SMTP, the first one counts.
     Each(Vec<Reply>),
 }
 
@@ -73,7 +73,7 @@ impl Session {
     }
 
     fn begin_body(&mut self, reader: fn(u32, u64) -> BodyReader, now: Instant) {
-        // LMTP owes a reply for every RCPT.
+        // In LMTP every RCPT must get a reply, so repeated recipients stay.
         if let Some(envelope) = self.transaction.as_mut().filter(|_| self.settings.protocol == Protocol::Smtp) {
             envelope.fold_repeats();
         }
@@ -101,12 +101,12 @@ impl Session {
         Some(Output::Ask(Question::BodyBegin))
     }
 
-    /// Octets of one message that are read at most, refused or not.
+    /// How many octets of one message are read at most, refused or not.
     fn body_max(&self) -> u64 {
         self.settings.limits.message_bytes.saturating_add(self.settings.limits.discard_bytes)
     }
 
-    /// Answers [`Question::BodyBegin`]: the shell has a sink, or says why not.
+    /// Answers [`Question::BodyBegin`]: the shell has opened a sink, or refuses with a reply.
     pub fn body_opened(&mut self, verdict: Result<(), Reply>, now: Instant) {
         let State::Asked(Pending::Open(chunk)) = &mut self.state else { return };
         let chunk = chunk.take();
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// The sink failed: the message will be refused with `reply` at its end. The shell has dropped the sink.
+    /// Notes that the sink failed and was dropped. The message will be refused with `reply` at its end.
     pub fn body_failed(&mut self, reply: Reply) {
         if let Some(body) = &mut self.body {
             body.open = false;
@@ -191,7 +191,7 @@ impl Session {
         if open { Some(Output::Body(piece)) } else { aborted }
     }
 
-    /// Tells the shell once that a message will not be taken.
+    /// Tells the shell, once, that a message will not be accepted.
     fn abort_if_faulty(&mut self) -> Option<Output<'static>> {
         let body = self.body.as_mut()?;
         if !body.open || body.reader.fault().is_none() {
@@ -242,7 +242,7 @@ impl Session {
         let Some(body) = &mut self.body else { return None };
         let completion = body.reader.finish();
         if !completion.is_empty() && body.open && body.reader.fault().is_none() {
-            // The state stays: with nothing left of the chunk we come back here, the line now complete.
+            // The state stays the same. As nothing is left of the chunk, we come back here, with the line completed.
             body.reader.completed();
             return Some(Output::Body(completion));
         }
@@ -265,7 +265,7 @@ impl Session {
         aborted
     }
 
-    /// The envelope of the message that [`Question::BodyEnd`] completed; an empty one at any other time.
+    /// The envelope of the message that [`Question::BodyEnd`] completed; none at any other time.
     pub fn take_envelope(&mut self) -> Option<Envelope> {
         matches!(self.state, State::Asked(Pending::Finish { .. })).then(|| self.transaction.take()).flatten()
     }
@@ -280,7 +280,7 @@ impl Session {
         self.back_to_commands(now);
     }
 
-    /// Writes one reply, or under LMTP one for each recipient. True if any of them accepts.
+    /// Writes one reply or, in LMTP, one for each recipient. Returns whether any of them accepts.
     fn answer(&mut self, answer: &MessageAnswer, recipients: usize) -> bool {
         let replies = match answer {
             MessageAnswer::All(reply) => std::slice::from_ref(reply),

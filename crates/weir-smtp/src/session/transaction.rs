@@ -48,7 +48,7 @@ impl Session {
         Reply::fixed(530, Status(5, 7, 0), "say STARTTLS and log in first (AUTH)")
     }
 
-    /// Answers [`Question::Sender`] with the sender it brought.
+    /// Answers [`Question::Sender`], for the sender in that question.
     pub fn sender_answered(&mut self, sender: MailFrom, verdict: Verdict, now: Instant) {
         if !matches!(self.state, State::Asked(Pending::Sender)) {
             return;
@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Answers [`Question::Recipient`] with the recipient it brought.
+    /// Answers [`Question::Recipient`], for the recipient in that question.
     pub fn recipient_answered(&mut self, recipient: RcptTo, verdict: Verdict, now: Instant) {
         if !matches!(self.state, State::Asked(Pending::Recipient)) {
             return;
