@@ -1,7 +1,7 @@
-//! How long to wait before asking again for a certificate that could not be got.
+//! How long to wait before a certificate that could not be obtained is requested again.
 //!
 //! Authorities count failed proofs and lock out clients that fail too often, so after a failed proof we wait for a long time. Any other
-//! problem may be over in a moment, so the first wait is short.
+//! problem may be over soon, so then the first wait is short.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) enum Cost {
     Little,
     /// The authority checked whether the name is ours, and the check failed.
     FailedProof,
-    /// It says that we ask too often.
+    /// The authority says that we ask too often.
     RateLimit,
 }
 
@@ -26,7 +26,8 @@ impl Cost {
     }
 }
 
-/// The wait after so many failures in a row; `spread` is a random number from 0 to 1, so that machines do not ask in step.
+/// The wait after this many failures in a row. `spread` is a random number from 0 to 1, so that several machines do not ask at the same
+/// time.
 pub(crate) fn wait(failures: u32, cost: Cost, spread: f64) -> Duration {
     let (first, longest) = cost.bounds();
     let doubled = first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(longest);

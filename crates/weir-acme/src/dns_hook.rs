@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The program, and how long a record takes until everybody sees it.
+/// The program, and how long a new record takes until the authority sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct DnsHook {
     pub(crate) program: PathBuf,
@@ -18,14 +18,14 @@ pub(crate) struct DnsHook {
 }
 
 impl DnsHook {
-    /// Sets the record that proves `name`, and waits until it is seen.
+    /// Sets the record that proves `name`, and waits until the authority should see it.
     pub(crate) async fn set(&self, name: &str, value: &str) -> io::Result<()> {
         self.call("set", name, value).await?;
         sleep(self.wait).await;
         Ok(())
     }
 
-    /// Takes it away.
+    /// Removes the record.
     pub(crate) async fn unset(&self, name: &str, value: &str) {
         if let Err(error) = self.call("unset", name, value).await {
             tracing::warn!(name, %error, "the DNS hook did not take its record away");

@@ -8,18 +8,18 @@ use std::time::SystemTime;
 
 use weir_tls::{NamedCertificates, write_private};
 
-/// The folder. A certificate and its key are one file, so that they can never be of two different renewals.
+/// The folder with the files. A certificate and its key are in one file, so that they can never come from two different renewals.
 #[derive(Debug, Clone)]
 pub struct CertificateFolder(PathBuf);
 
 impl CertificateFolder {
-    /// The folder at `path`, which is made if it is not there.
+    /// Opens the folder at `path`. It is made if it does not exist.
     pub fn open(path: &Path) -> io::Result<CertificateFolder> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         Ok(CertificateFolder(path.to_owned()))
     }
 
-    /// Takes up what was kept for these names. A file that cannot be used counts as missing: the keeper gets a new certificate.
+    /// Loads the stored certificates for these names. A file that cannot be used counts as missing, so the keeper gets a new certificate.
     pub fn load(&self, names: &[String]) -> NamedCertificates {
         let named = NamedCertificates::for_names(names);
         for name in names {
@@ -35,7 +35,7 @@ impl CertificateFolder {
         write_private(&self.file(name), pem)
     }
 
-    /// Notes that the last attempt for a name failed, so that a Weir that is restarted again and again does not ask the authority every
+    /// Notes that the last attempt for a name failed. Otherwise a Weir that is restarted again and again would ask the authority every
     /// time.
     pub(crate) fn note_failure(&self, name: &str) {
         let _ = write_private(&self.failure(name), "");
@@ -62,7 +62,7 @@ impl CertificateFolder {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        // A name is checked: it has no slash. The star of a wildcard would only annoy people in a shell.
+        // Names were checked, so there is no slash in them. The star of a wildcard would only annoy people in a shell.
         self.0.join(format!("{}.pem", name.to_ascii_lowercase().replace('*', "_")))
     }
 }

@@ -1,6 +1,6 @@
-//! The HTTPS client for the authority: a connection for each request, with limits on time and size.
+//! The HTTPS client for the authority: a new connection for each request, with limits on time and size.
 //!
-//! An authority is called a few times in a month, so there is nothing to gain from keeping connections.
+//! An authority is called only a few times a month, so keeping connections open would gain nothing.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Certificate chains have a few kilobytes.
+/// A certificate chain has a few kilobytes, so this is plenty.
 const BODY_MAX: usize = 1 << 20;
 
 /// Calls an authority.
@@ -31,7 +31,7 @@ pub(crate) struct AuthorityClient {
 }
 
 impl AuthorityClient {
-    /// Trusts the certificates in this file, or those that the machine trusts.
+    /// A client that trusts the certificates in this file, or those that the machine trusts if there is none.
     pub(crate) fn new(ca_file: Option<&Path>) -> io::Result<AuthorityClient> {
         let roots = weir_tls::roots(ca_file).map_err(io::Error::other)?;
         let provider = Arc::new(crypto::ring::default_provider());

@@ -28,10 +28,10 @@ const EVERY: Duration = Duration::from_secs(60);
 const ORDER_MAX: Duration = Duration::from_secs(480);
 /// A name whose certificate could not be got before Weir was started again is tried after this.
 const AFTER_START: Duration = Duration::from_secs(30);
-/// The same alarm is raised again after this.
+/// How long until the same alarm is raised again.
 const ALARM_EVERY: Duration = Duration::from_secs(86_400);
 
-/// A certificate is about to run out, and no other could be got.
+/// A certificate is about to expire, and no new one could be obtained.
 #[derive(Debug, Clone)]
 pub struct Alarm {
     /// The host name.
@@ -42,7 +42,7 @@ pub struct Alarm {
     pub problem: String,
 }
 
-/// Gets certificates and renews them.
+/// Obtains certificates and renews them.
 pub struct CertificateKeeper {
     settings: CertificateSettings,
     folder: CertificateFolder,
@@ -51,13 +51,13 @@ pub struct CertificateKeeper {
     alarm: Box<dyn Fn(Alarm) + Send + Sync>,
 }
 
-/// What is known of one name besides its certificate.
+/// The keeper's state for one name.
 struct NamePlan {
     failures: u32,
     next_try: Instant,
     problem: String,
     alarmed: Option<Instant>,
-    /// How much earlier than others this one is renewed, from 0 to 1.
+    /// How much earlier than necessary this certificate is renewed, from 0 to 1 (times a thirtieth of its life).
     spread: f64,
 }
 
@@ -109,7 +109,7 @@ impl CertificateKeeper {
         due.min().unwrap_or(longest).clamp(Duration::from_millis(200), longest)
     }
 
-    /// How long until this name needs a certificate; nothing if it does now.
+    /// How long until this name needs a certificate; zero if it needs one now.
     fn due_in(&self, name: &str, plan: &NamePlan) -> Duration {
         let Some(validity) = self.named.validity(name) else { return Duration::ZERO };
         renewal(&validity, plan.spread).duration_since(SystemTime::now()).unwrap_or_default()
@@ -161,7 +161,8 @@ impl CertificateKeeper {
         let pem = ordered?;
         let now = SystemTime::now();
         self.named.check(name, &pem, now).map_err(io::Error::other)?;
-        // Whoever sees it in use finds it after a crash as well. If it cannot be kept, it is used all the same, until the next start.
+        // The certificate is stored before it is used, so that it is still there after a crash. If it cannot be stored, it is used all the
+        // same, until the next start.
         let kept = self.folder.keep(name, &pem);
         let validity = self.named.put(name, &pem, now).map_err(io::Error::other)?;
         kept?;
@@ -169,7 +170,7 @@ impl CertificateKeeper {
         Ok(validity)
     }
 
-    /// The account that we had, or a new one.
+    /// The stored account, or a new one.
     async fn account(&self) -> Result<Account, OrderError> {
         let client = || AuthorityClient::new(self.settings.ca_file.as_deref());
         let kept = match &*self.sharing {
@@ -201,7 +202,7 @@ impl CertificateKeeper {
         Ok(self.sharing.keep_account(json).await?)
     }
 
-    /// Takes certificates that others got, and answers their challenges.
+    /// Takes over certificates that other machines obtained, and answers their challenges.
     async fn follow_others(&self) -> Result<(), weir_store::records::RecordsError> {
         if matches!(*self.sharing, Sharing::Alone) {
             return Ok(());
@@ -209,7 +210,7 @@ impl CertificateKeeper {
         self.sharing.follow_challenges(&self.named).await?;
         for (name, pem) in self.sharing.certificates().await? {
             let before = self.named.validity(&name);
-            // One that is not ours, or is older than what we have, is refused there.
+            // A certificate that is not for one of our names, or expires before ours, is refused here.
             let Ok(validity) = self.named.put(&name, &pem, SystemTime::now()) else { continue };
             if before != Some(validity) {
                 tracing::info!(name, "a certificate that another machine got is in use");
@@ -242,13 +243,14 @@ impl NamePlan {
     }
 }
 
-/// When a certificate is renewed.
+/// The time at which a certificate is renewed.
 fn renewal(validity: &Validity, spread: f64) -> SystemTime {
     let life = validity.until.duration_since(validity.from).unwrap_or_default();
     validity.from + life * 2 / 3 - (life / 30).mul_f64(spread.clamp(0.0, 1.0))
 }
 
-/// Whether somebody should hear that it runs out. One that lives for days only is renewed later than that, so a part of its life counts.
+/// Whether somebody should be told that the certificate is about to expire. Certificates that are valid only for days are renewed later
+/// than `before`, so for them a part of their life counts.
 fn is_urgent(validity: &Validity, before: Duration, now: SystemTime) -> bool {
     let life = validity.until.duration_since(validity.from).unwrap_or_default();
     validity.until.duration_since(now).unwrap_or_default() < before.min(life / 6)

@@ -1,4 +1,4 @@
-//! One order: from a host name to a certificate with its key (RFC 8555, 7.4).
+//! One order: obtains a certificate and its key for a host name (RFC 8555, 7.4).
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use weir_tls::{ChallengeError, NamedCertificates};
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(180));
 
-/// How a name is proved.
+/// How a name is proved to be ours.
 pub(crate) struct Proof<'a> {
     pub(crate) kind: ChallengeKind,
     pub(crate) named: &'a NamedCertificates,
@@ -29,7 +29,7 @@ pub(crate) struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// Gets a certificate for `name`: its chain and its key, as one PEM text.
+    /// Obtains a certificate for `name`. Returns its chain and its key as one PEM text.
     pub(crate) async fn obtain(&self, account: &Account, name: &str) -> Result<String, OrderError> {
         let identifiers = [Identifier::Dns(name.to_owned())];
         let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
@@ -115,31 +115,31 @@ fn signing_request(name: &str) -> Result<(Vec<u8>, String), OrderError> {
     Ok((request.der().to_vec(), key.serialize_pem()))
 }
 
-/// Why there is no certificate.
+/// Why no certificate was obtained.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
-    /// The authority looked, and the name is not ours.
+    /// The authority checked the name, and the check failed.
     #[error("the authority could not verify that this name is ours: {0}")]
     Refused(String),
-    /// It proves names in other ways.
+    /// The authority does not offer this way of proving a name.
     #[error("the authority does not offer this kind of challenge; set certificates.challenge to another")]
     NotOffered,
-    /// Talking to it failed.
+    /// The communication with the authority failed.
     #[error("the authority: {0}")]
     Authority(#[from] Error),
     /// The challenge cannot be answered.
     #[error(transparent)]
     Challenge(#[from] ChallengeError),
-    /// The hook, or the disk.
+    /// The hook failed, or the disk.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Other machines could not be told of the challenge.
+    /// The other machines could not be told about the challenge.
     #[error("the shared records: {0}")]
     Records(#[from] weir_store::records::RecordsError),
-    /// No key or request could be made.
+    /// The key or the request could not be made.
     #[error("no request can be made for this name: {0}")]
     Make(#[from] rcgen::Error),
-    /// All of it took too long.
+    /// The whole order took too long.
     #[error("the order took too long")]
     Late,
 }

@@ -1,6 +1,7 @@
 //! A small server that answers HTTP-01 challenges and nothing else, for machines on which nothing else listens on port 80.
 //!
-//! Bounded: so many connections at a time, a few seconds and a few kilobytes for each, one request a connection.
+//! Its use of resources is bounded: a limited number of connections at a time, a few seconds and a few kilobytes for each, and one request
+//! per connection.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const HEAD_MAX: usize = 8 << 10;
 const FIELDS_MAX: usize = 64;
 
-/// Answers for ever; run it as a task.
+/// Answers for ever; start it as a task.
 pub async fn respond(listener: TcpListener, named: Arc<NamedCertificates>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -30,7 +31,7 @@ pub async fn respond(listener: TcpListener, named: Arc<NamedCertificates>) {
                     drop(place);
                 });
             }
-            // No file descriptors, most likely; that passes.
+            // Most likely there are no file descriptors left, which passes.
             Err(_) => sleep(Duration::from_millis(100)).await,
         }
     }

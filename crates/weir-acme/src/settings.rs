@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use weir_settings::{Section, settings};
 
-/// How an authority finds out that a name is ours.
+/// How an authority checks that a name is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChallengeKind {
-    /// It asks for a page at port 80.
+    /// It requests a page on port 80.
     Http,
     /// It opens a TLS connection to port 443.
     TlsAlpn,
-    /// It looks at a TXT record, which a program of yours sets.
+    /// It reads a TXT record, which a program of the operator sets.
     Dns,
 }
 
@@ -54,7 +54,7 @@ settings! {
 }
 
 impl CertificateSettings {
-    /// Whether there is something to get.
+    /// Whether any certificate is to be obtained.
     pub fn is_on(&self) -> bool {
         !self.names.is_empty()
     }

@@ -1,9 +1,9 @@
-//! What machines that use the same database share: the account, the certificates, open challenges, and the lease of the machine that asks
+//! What machines with the same database share: the account, the certificates, the open challenges, and the lease of the machine that asks
 //! the authority.
 //!
-//! An authority may ask any of them about a challenge. So a challenge is stored in the database before the authority is told that we are
-//! ready, and each machine reads the challenges every few seconds (`LOOK`). A stranger's request never causes a database query, so a flood
-//! of wrong tokens costs the database nothing.
+//! The authority may ask any of these machines about a challenge. So a challenge is stored in the database before the authority is told
+//! that we are ready, and each machine reads the challenges every few seconds (`LOOK`). A request from a stranger never causes a database
+//! query, so a flood of wrong tokens costs the database nothing.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,31 +12,31 @@ use serde::{Deserialize, Serialize};
 use weir_store::records::{Records, RecordsError};
 use weir_tls::NamedCertificates;
 
-/// How often each machine looks what the others have.
+/// How often each machine checks what the others have stored.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
-/// The machine that asks the authority has this long before another may.
+/// How long the machine that asks the authority keeps that right before another may take it.
 const LEASE: Duration = Duration::from_secs(600);
-/// A challenge is no older than an order may take.
+/// Challenges expire after this time, which is longer than an order may take.
 const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 const LEASE_NAME: &str = "certificates.lease";
 const ACCOUNT: &str = "certificates.account";
 const CERTIFICATE: &str = "certificates.pair.";
 const CHALLENGE: &str = "certificates.challenge.";
 
-/// Whether there are others, and what is shared with them.
+/// Whether other machines share the records, and what is shared with them.
 #[derive(Debug)]
 pub enum Sharing {
-    /// This machine is alone.
+    /// No other machine shares our records.
     Alone,
-    /// It shares these records, once they are open.
+    /// Others share our records. They may not be open yet.
     With(Shared),
 }
 
-/// The shared records, as far as certificates go.
+/// The part of the shared records that concerns certificates.
 #[derive(Debug)]
 pub struct Shared {
     records: OnceLock<Records>,
-    /// Tells this process from all others.
+    /// Identifies this process among all others.
     owner: String,
 }
 
@@ -48,19 +48,20 @@ struct SharedChallenge {
 }
 
 impl Sharing {
-    /// With others, whose records are not open yet.
+    /// Shares with other machines. The records are not open yet.
     pub fn with_others(owner: String) -> Sharing {
         Sharing::With(Shared { records: OnceLock::new(), owner })
     }
 
-    /// The records are open now.
+    /// Tells that the records are open now.
     pub fn opened(&self, records: &Records) {
         if let Sharing::With(shared) = self {
             let _ = shared.records.set(records.clone());
         }
     }
 
-    /// Whether this machine may ask the authority now. While the records are not open, nobody knows what others do, and it may not.
+    /// Whether this machine may ask the authority now. It may not while the records are closed, because then it cannot know what the others
+    /// do.
     pub(crate) async fn may_ask(&self) -> Result<bool, RecordsError> {
         let Sharing::With(shared) = self else { return Ok(true) };
         let Some(records) = shared.records.get() else { return Ok(false) };
@@ -90,16 +91,16 @@ impl Sharing {
         }
     }
 
-    /// Certificates that the machines have, by name.
+    /// The certificates that any of the machines has, by name.
     pub(crate) async fn certificates(&self) -> Result<Vec<(String, String)>, RecordsError> {
         self.all(CERTIFICATE).await
     }
 
-    /// Answers the challenges that other machines have open, for names that are ours too.
+    /// Answers the challenges that other machines have opened for names that are ours too.
     pub(crate) async fn follow_challenges(&self, named: &NamedCertificates) -> Result<(), RecordsError> {
         for (name, json) in self.all(CHALLENGE).await? {
             let ours = named.states().iter().any(|state| state.name.eq_ignore_ascii_case(&name));
-            // One that was closed is an empty text.
+            // The text of a challenge that was closed is empty.
             let challenge = serde_json::from_str::<SharedChallenge>(&json).ok();
             match challenge.filter(|challenge| ours && unix_s() < challenge.until_s) {
                 Some(challenge) => drop(named.challenges().open(&name, &challenge.token, &challenge.answer)),
@@ -109,7 +110,7 @@ impl Sharing {
         Ok(())
     }
 
-    /// Tells the others of a challenge, and waits until they must have seen it.
+    /// Tells the other machines about a challenge, and waits until they must have seen it.
     pub(crate) async fn open_challenge(&self, name: &str, token: &str, answer: &str) -> Result<(), RecordsError> {
         let Some(records) = self.records() else { return Ok(()) };
         let until_s = unix_s() + CHALLENGE_LIFE.as_secs();
@@ -122,7 +123,7 @@ impl Sharing {
 
     pub(crate) async fn close_challenge(&self, name: &str) {
         let Some(records) = self.records() else { return };
-        // It ends by itself, too.
+        // If this fails, the challenge still expires by itself.
         let closed = records.secrets().set(&format!("{CHALLENGE}{name}"), "").await;
         if let Err(error) = closed {
             tracing::debug!(name, %error, "a shared challenge stays until it ends");
