@@ -1,7 +1,7 @@
 //! Answers the challenges of a certificate authority: HTTP-01 (RFC 8555, 8.3) and TLS-ALPN-01 (RFC 8737).
 //!
-//! There is something to answer only while one of our own orders is under way, and only for the host name of that order and the token
-//! that the authority gave for it. Everything else is not ours and is passed on. At most one challenge per name is open.
+//! There is something to answer only while one of our own orders is under way, and only for the host name of that order and the token that
+//! the authority gave for it. All other requests are passed on. At most one challenge for each name is open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,12 +10,12 @@ use ring::digest::{SHA256, digest};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 
-/// Where an authority asks for the answer of HTTP-01.
+/// The path at which an authority asks for the answer of HTTP-01.
 pub const CHALLENGE_PATH: &str = "/.well-known/acme-challenge/";
-/// The protocol of TLS-ALPN-01: a handshake and nothing more.
+/// The protocol of TLS-ALPN-01, which consists of a handshake and nothing more.
 pub const CHALLENGE_PROTOCOL: &str = "acme-tls/1";
 
-/// A longer token is nobody's.
+/// Longer tokens are refused.
 const TOKEN_MAX: usize = 256;
 
 /// The challenges of orders that are under way.
@@ -32,7 +32,7 @@ struct Challenge {
 }
 
 impl Challenges {
-    /// From now on `name` is proved with this token and its key authorization.
+    /// From now on, answers challenges for `name` with this token and its key authorization.
     pub fn open(&self, name: &str, token: &str, answer: &str) -> Result<(), ChallengeError> {
         if token.is_empty() || token.len() > TOKEN_MAX || !token.bytes().all(is_base64url) {
             return Err(ChallengeError::Token);
@@ -43,12 +43,12 @@ impl Challenges {
         Ok(())
     }
 
-    /// The order of this name is over.
+    /// Ends the challenge of this name, because its order is over.
     pub fn close(&self, name: &str) {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&name.to_ascii_lowercase());
     }
 
-    /// The answer to a request for `path` at `host`, which may have a port behind it; None if it is not ours to answer.
+    /// The answer to a request for `path` at `host`, which may end with a port; None if the request is not for an open challenge.
     pub fn answer(&self, host: &str, path: &str) -> Option<String> {
         let token = path.strip_prefix(CHALLENGE_PATH)?;
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
@@ -75,20 +75,20 @@ fn certificate(name: &str, answer: &str) -> Result<CertifiedKey, ChallengeError>
     let chain = vec![params.self_signed(&key)?.der().clone()];
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let provider = rustls::crypto::ring::default_provider();
-    // Not checked as other pairs are: only an authority understands the critical extension.
+    // This pair is not checked like others, because only an authority understands its critical extension.
     Ok(CertifiedKey::new(chain, provider.key_provider.load_private_key(key)?))
 }
 
 /// Why a challenge cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ChallengeError {
-    /// It would not fit into a path.
+    /// The token could not be a part of a path.
     #[error("the authority gave a token that is not base64url")]
     Token,
     /// The certificate of TLS-ALPN-01 could not be made.
     #[error("no certificate can be made for this challenge: {0}")]
     Make(#[from] rcgen::Error),
-    /// rustls does not take it.
+    /// rustls does not accept it.
     #[error("the certificate for this challenge cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
 }

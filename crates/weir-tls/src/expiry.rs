@@ -6,7 +6,7 @@ use rustls::pki_types::pem::PemObject;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-/// When the first certificate of a PEM file ends, in seconds since the Unix epoch.
+/// When the first certificate in a PEM file expires, in seconds since the Unix epoch.
 pub fn not_after(chain: &Path) -> Result<i64, TlsError> {
     let unreadable = |problem: String| TlsError::Read { path: chain.to_owned(), problem };
     let first = CertificateDer::from_pem_file(chain).map_err(|error| unreadable(error.to_string()))?;

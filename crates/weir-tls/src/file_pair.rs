@@ -13,17 +13,17 @@ use rustls::sign::CertifiedKey;
 
 use crate::TlsError;
 
-/// Where certificate and key are, both PEM.
+/// The files of a certificate and its key, both PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CertificateFiles {
-    /// The certificate and those that sign it.
+    /// The certificate, and those that sign it.
     pub chain: PathBuf,
     /// The private key.
     pub key: PathBuf,
 }
 
 impl CertificateFiles {
-    /// `cert.pem` and `key.pem` of the folder, which are made if they are not there.
+    /// `cert.pem` and `key.pem` in the folder. They are made if one of them does not exist.
     pub fn self_signed(folder: &Path, names: &[String]) -> Result<CertificateFiles, TlsError> {
         let files = CertificateFiles { chain: folder.join("cert.pem"), key: folder.join("key.pem") };
         if !files.chain.exists() || !files.key.exists() {
@@ -33,13 +33,13 @@ impl CertificateFiles {
     }
 }
 
-/// The pair as it was last read.
+/// The pair as it was when it was last read.
 #[derive(Debug)]
 pub(crate) struct FilePair {
     pub(crate) files: CertificateFiles,
     key: RwLock<Arc<CertifiedKey>>,
     provider: Arc<CryptoProvider>,
-    /// What the files looked like then.
+    /// The state of the files when they were last read.
     seen: Mutex<Option<Stamp>>,
 }
 
@@ -120,7 +120,8 @@ fn make_pair(folder: &Path, files: &CertificateFiles, names: &[String]) -> Resul
     write_private(&files.chain, &certificate.pem()).map_err(TlsError::write(&files.chain))
 }
 
-/// Writes beside the file and renames, so that a half-written key is never read; only we may read it.
+/// Writes a file that only its owner can read. The text is first written to another file, which is then renamed, so that nobody ever reads
+/// half a key.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("pem.new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;

@@ -1,10 +1,11 @@
-//! TLS: certificates from files, read again when they change, or self-signed at first start, or got from an authority by host name.
+//! TLS: certificates from files, which are read again when they change; self-signed ones, made at the first start; and certificates that
+//! were obtained from an authority for a host name.
 //!
-//! rustls with ring, TLS 1.2 and 1.3. Which certificate a client is shown depends on the host name that it asks for: one that was got for
-//! that name ([`NamedCertificates`]), else the first of the files that is for that name, else the first of the files. New handshakes use
-//! the newest certificate that could be read; a file pair that does not fit together (half of a renewal) leaves the old one in use and is
-//! tried again at the next look. Sessions that are under way are not touched. It is a crate of its own because the mail gate and the web
-//! gate both need it and do not import each other.
+//! rustls with ring, TLS 1.2 and 1.3. The certificate that a client gets depends on the host name that it asks for: one that was obtained
+//! for that name ([`NamedCertificates`]), else the first of the files that is for that name, else the first of the files. New handshakes
+//! use the newest certificate that could be read. If a certificate and its key do not fit together (half of a renewal), the old pair stays
+//! in use, and the files are tried again at the next check. Existing sessions are not affected. This is a crate of its own because the mail
+//! gate and the web gate both need it and do not import each other.
 
 mod challenges;
 mod expiry;
@@ -39,12 +40,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Reads certificate and key.
+    /// Reads a certificate and its key.
     pub fn load(files: CertificateFiles) -> Result<Tls, TlsError> {
         Tls::load_all(files, Vec::new())
     }
 
-    /// Reads several certificates. The first is for clients that ask for a name that none of them is for.
+    /// Reads several certificates. Clients that ask for a name that none of them is for get the first one.
     pub fn load_all(first: CertificateFiles, others: Vec<CertificateFiles>) -> Result<Tls, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let read = |files| FilePair::read(files, Arc::clone(&provider));
@@ -56,17 +57,17 @@ impl Tls {
             .map_err(TlsError::Provider)?
             .with_no_client_auth()
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
-        // One is enough to resume with, and each ticket costs memory and a write.
+        // One ticket is enough to resume a session, and each costs memory and a write.
         config.send_tls13_tickets = 1;
         Ok(Tls { config: Arc::new(config), current })
     }
 
-    /// Reads `cert.pem` and `key.pem` of the folder; makes a self-signed pair there if there is none.
+    /// Reads `cert.pem` and `key.pem` in the folder. If they do not exist, a self-signed pair is made.
     pub fn self_signed(folder: &Path, names: &[String]) -> Result<Tls, TlsError> {
         Tls::load(CertificateFiles::self_signed(folder, names)?)
     }
 
-    /// The same, offering these protocols (ALPN), the preferred one first.
+    /// The same, but offers these protocols (ALPN), the preferred one first.
     #[must_use]
     pub fn speaking(mut self, protocols: &[&str]) -> Tls {
         let mut config = (*self.config).clone();
@@ -75,28 +76,28 @@ impl Tls {
         self
     }
 
-    /// The same, with certificates that are got by host name. `own` is the name for clients that ask for none.
+    /// The same, with certificates that are obtained for host names. Clients that ask for no name get the one for `own`.
     #[must_use]
     pub fn with_names(self, named: Arc<NamedCertificates>, own: Option<&str>) -> Tls {
         let own = own.map(str::to_ascii_lowercase);
-        // Set once, while nobody else has this yet.
+        // This succeeds, because it is set only once, while no other code has this value yet.
         let _ = self.current.named.set((named, own));
         self
     }
 
-    /// Reads all files again. One that cannot be used does not keep the others from being read.
+    /// Reads all files again. If one cannot be used, the others are read all the same.
     pub fn reload(&self) -> Result<(), TlsError> {
         let outcomes: Vec<_> = self.current.files().map(FilePair::reload).collect();
         outcomes.into_iter().collect()
     }
 
-    /// Reads the files again that have changed, and returns whether some had.
+    /// Reads again those files that have changed. Returns whether any had.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
         let looks: Vec<_> = self.current.files().map(FilePair::reload_if_changed).collect();
         looks.into_iter().try_fold(false, |before, now| Ok(before | now?))
     }
 
-    /// Checks the files every `period`, without end; run it as a task.
+    /// Checks the files every `period`, for ever; start it as a task.
     pub async fn watch(self: Arc<Tls>, period: Duration) {
         let mut complaint = String::new();
         loop {
@@ -120,18 +121,18 @@ impl Tls {
         Arc::clone(&self.config)
     }
 
-    /// The files in use; of several pairs the first.
+    /// The files in use; if there are several pairs, those of the first.
     pub fn files(&self) -> &CertificateFiles {
         &self.current.first.files
     }
 
-    /// Whether another one has the same files.
+    /// Whether another one uses the same files.
     pub fn has_files_of(&self, other: &Tls) -> bool {
         self.current.files().map(|pair| &pair.files).eq(other.current.files().map(|pair| &pair.files))
     }
 }
 
-/// The certificates in use, as rustls asks for them.
+/// The certificates in use, from which rustls chooses.
 #[derive(Debug)]
 struct Current {
     first: FilePair,
@@ -162,7 +163,7 @@ impl ResolvesServerCert for Current {
     }
 }
 
-/// An authority that checks a name offers this protocol and no other (RFC 8737, 3).
+/// Whether this is an authority that checks a name: it offers only this protocol (RFC 8737, 3).
 fn is_challenge(hello: &ClientHello<'_>) -> bool {
     hello
         .alpn()

@@ -1,7 +1,7 @@
-//! Certificates by host name, got from an authority while Weir runs.
+//! Certificates for host names, obtained from an authority while Weir runs.
 //!
-//! A certificate replaces another only if it is usable: its key fits, it is for that name, it is valid now, and it does not expire before
-//! the one that it replaces. So whatever an authority sends, a working certificate stays until there is a better one.
+//! A new certificate is used only if its key fits, it is for that name, it is valid now, and it does not expire before the one that it
+//! replaces. So whatever an authority sends, a working certificate stays until there is a better one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,10 +14,10 @@ use rustls::sign::CertifiedKey;
 use crate::challenges::Challenges;
 use crate::validity::Validity;
 
-/// Clocks differ: a certificate may become valid so much later than now.
+/// Clocks differ, so a certificate is accepted if it becomes valid at most this much later than now.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 
-/// Certificates by host name, and the challenges of those that are being got.
+/// Certificates by host name, and the challenges of orders that are under way.
 #[derive(Debug, Default)]
 pub struct NamedCertificates {
     known: RwLock<BTreeMap<String, NamedCertificate>>,
@@ -30,25 +30,25 @@ struct NamedCertificate {
     problem: Option<String>,
 }
 
-/// The state of the certificate of one name.
+/// The state of the certificate for one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateState {
     /// The host name.
     pub name: String,
-    /// When the certificate is valid; None if there is none yet.
+    /// When the certificate is valid; None if there is no certificate yet.
     pub validity: Option<Validity>,
-    /// Why the last attempt to get one failed; None if it did not.
+    /// Why the last attempt to obtain one failed; None if it succeeded.
     pub problem: Option<String>,
 }
 
 impl NamedCertificates {
-    /// None yet, for these names.
+    /// Prepares entries for these names, still without certificates.
     pub fn for_names(names: &[String]) -> NamedCertificates {
         let known = names.iter().map(|name| (name.to_ascii_lowercase(), NamedCertificate::default())).collect();
         NamedCertificates { known: RwLock::new(known), challenges: Challenges::default() }
     }
 
-    /// Takes a certificate with its chain and its key, all in one PEM text.
+    /// Uses a certificate from now on. Chain and key are in one PEM text.
     pub fn put(&self, name: &str, pem: &str, now: SystemTime) -> Result<Validity, PairError> {
         let (pair, validity) = usable(name, pem, now)?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +59,7 @@ impl NamedCertificates {
         Ok(validity)
     }
 
-    /// Whether [`NamedCertificates::put`] would refuse it.
+    /// Checks whether [`NamedCertificates::put`] would accept a certificate.
     pub fn check(&self, name: &str, pem: &str, now: SystemTime) -> Result<(), PairError> {
         let (pair, validity) = usable(name, pem, now)?;
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +67,7 @@ impl NamedCertificates {
         entry.is_older_than(&pair, validity).map(drop)
     }
 
-    /// Notes why there is no new certificate for this name. The one in use stays.
+    /// Notes why there is no new certificate for this name. The present one stays in use.
     pub fn failed(&self, name: &str, problem: &str) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = known.get_mut(&name.to_ascii_lowercase()) {
@@ -75,7 +75,7 @@ impl NamedCertificates {
         }
     }
 
-    /// When the certificate of this name counts, if there is one.
+    /// When the certificate of this name is valid; None if there is no certificate.
     pub fn validity(&self, name: &str) -> Option<Validity> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&name.to_ascii_lowercase())?.pair.as_ref().map(|(_, validity)| *validity)
@@ -97,7 +97,7 @@ impl NamedCertificates {
         &self.challenges
     }
 
-    /// The certificate for a name in small letters: its own, or that of the wildcard above it.
+    /// The certificate for a name in lower case: its own, or that of a wildcard for it.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let of = |name: &str| known.get(name)?.pair.as_ref().map(|(pair, _)| Arc::clone(pair));
@@ -106,7 +106,7 @@ impl NamedCertificates {
 }
 
 impl NamedCertificate {
-    /// Whether this one takes its place: it is another one, and does not end sooner.
+    /// Whether the new certificate replaces this one. The same certificate does not; an error if the new one expires earlier.
     fn is_older_than(&self, pair: &CertifiedKey, validity: Validity) -> Result<bool, PairError> {
         match &self.pair {
             Some((before, _)) if before.cert.first() == pair.cert.first() => Ok(false),
@@ -133,32 +133,32 @@ fn usable(name: &str, pem: &str, now: SystemTime) -> Result<(CertifiedKey, Valid
 
 fn check_name(name: &str, certificate: &CertificateDer<'_>) -> Result<(), PairError> {
     let wrong = |_| PairError::Name(name.to_owned());
-    // For a wildcard, one host under it is checked in place of all.
+    // For a wildcard, one host below it is checked in place of all.
     let host = name.strip_prefix("*.").map_or_else(|| name.to_owned(), |above| format!("weir.{above}"));
     let host = ServerName::try_from(host).map_err(|_| PairError::Name(name.to_owned()))?;
     let parsed = webpki::EndEntityCert::try_from(certificate).map_err(wrong)?;
     parsed.verify_is_valid_for_subject_name(&host).map_err(wrong)
 }
 
-/// Why a certificate is not taken.
+/// Why a certificate is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    /// It is no PEM, or something is missing in it.
+    /// It is not PEM, or a part is missing.
     #[error("the certificate cannot be read: {0}")]
     Read(String),
-    /// It is for somebody else.
+    /// It is not for this name.
     #[error("the certificate is not for {0}")]
     Name(String),
     /// It has expired, or is not valid yet.
     #[error("the certificate does not count at this time; is the clock right?")]
     Dates,
-    /// Key and certificate do not belong together.
+    /// Key and certificate do not fit together.
     #[error("certificate and key cannot be used together: {0}")]
     Pair(rustls::Error),
-    /// The one in use lasts longer.
+    /// The present certificate is valid for longer.
     #[error("the certificate in use is valid for longer")]
     Shorter,
-    /// Nobody asked for a certificate of this name.
+    /// No certificate for this name is configured.
     #[error("this name is not in certificates.names")]
     NotOurs,
 }

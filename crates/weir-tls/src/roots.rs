@@ -5,8 +5,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use std::path::{Path, PathBuf};
 
-/// Reads root certificates from a PEM file, or takes the system's. One that makes no sense is no reason to trust none of the others; a file
-/// in which none is left is refused.
+/// Reads root certificates from a PEM file, or takes those of the system. Certificates that cannot be used are left out. If a file contains
+/// no usable certificate, that is an error.
 pub fn roots(file: Option<&Path>) -> Result<RootCertStore, RootsError> {
     let mut store = RootCertStore::empty();
     let certificates = match file {

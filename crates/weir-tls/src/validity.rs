@@ -1,4 +1,4 @@
-//! The time in which a certificate is valid, read from its DER.
+//! The time during which a certificate is valid, read from its DER.
 
 use rustls::pki_types::CertificateDer;
 use std::time::{Duration, SystemTime};
@@ -10,17 +10,17 @@ const GENERALIZED_TIME: u8 = 0x18;
 const DAY_S: u64 = 86_400;
 const HUNDRED_YEARS_S: u64 = 36_525 * DAY_S;
 
-/// The two dates of a certificate.
+/// The two dates in a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// It is valid from here.
+    /// The time from which it is valid.
     pub from: SystemTime,
-    /// It has run out after this.
+    /// The time at which it expires.
     pub until: SystemTime,
 }
 
 impl Validity {
-    /// None if it is no certificate.
+    /// Reads the dates; none if this is not a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
         let certificate = element(certificate)?.content;
         let signed = element(certificate)?.content;
@@ -36,8 +36,8 @@ impl Validity {
     }
 }
 
-/// How long something is valid that still is for so long, in words: hours, days, or that nobody will see its end, as of a certificate that
-/// Weir signs itself.
+/// How long something is still valid, for people: in hours or days, or "more than a hundred years" for a certificate that Weir signed
+/// itself.
 pub fn time_left(left: Duration) -> String {
     let (number, unit) = match left.as_secs() {
         seconds if seconds >= HUNDRED_YEARS_S => return "more than a hundred years".to_owned(),
@@ -47,7 +47,7 @@ pub fn time_left(left: Duration) -> String {
     format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
-/// One element of DER, and what follows it.
+/// An element of DER, and what follows it.
 struct Element<'a> {
     tag: u8,
     content: &'a [u8],

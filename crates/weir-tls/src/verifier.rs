@@ -1,7 +1,7 @@
-//! A client's verifier that accepts certificates by a given rule.
+//! A client's verifier that accepts certificates according to a given rule.
 //!
-//! The rule decides which certificates are good enough: any at all for peers that need not prove their name or prove it in another way;
-//! those of one known authority for a machine that joins a lab. In every case it is checked that the handshake was signed with the
+//! The rule decides which certificates are good enough: any at all, for peers that need not prove their name or prove it in another way; or
+//! those of one known authority, for a machine that joins a lab. In every case it is checked that the handshake was signed with the
 //! certificate's key.
 
 use std::fmt;
@@ -12,25 +12,25 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_sig
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// What a server shows.
+/// The certificates that a server presents.
 #[derive(Debug)]
 pub struct Presented<'a> {
     /// Its certificate.
     pub end_entity: &'a CertificateDer<'a>,
-    /// Those that lead to an authority.
+    /// The certificates between it and an authority.
     pub intermediates: &'a [CertificateDer<'a>],
-    /// Whom we called.
+    /// The name of the server that we want to reach.
     pub name: &'a ServerName<'a>,
     /// The time.
     pub now: UnixTime,
 }
 
-/// Takes every certificate.
+/// Accepts every certificate.
 pub fn any_certificate(provider: &CryptoProvider) -> Arc<dyn ServerCertVerifier> {
     certificates_by(provider, |_| Ok(()))
 }
 
-/// Takes the certificates that a rule takes, with the signatures that this provider can check.
+/// Accepts the certificates that the rule accepts, if this provider can check their signatures.
 pub fn certificates_by(
     provider: &CryptoProvider,
     rule: impl Fn(&Presented<'_>) -> Result<(), rustls::Error> + Send + Sync + 'static,
