@@ -25,12 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Client<S> {
     stream: S,
-    /// Read but not yet handed out.
+    /// Octets that were read but not returned yet.
     pending: Vec<u8>,
 }
 
 impl Client<TcpStream> {
-    /// Connects; the greeting is not read.
+    /// Connects without reading the greeting.
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         Client { stream: TcpStream::connect(address).await.unwrap(), pending: Vec::new() }
     }
@@ -43,7 +43,7 @@ impl Client<TcpStream> {
         client
     }
 
-    /// Shakes hands as a client that trusts `certificate` alone.
+    /// Shakes hands as a client that trusts only `certificate`.
     pub(crate) async fn encrypted(self, certificate: &Path) -> Client<TlsStream<TcpStream>> {
         self.try_encrypted(certificate, rustls::DEFAULT_VERSIONS).await.unwrap()
     }
@@ -81,12 +81,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.stream.flush().await.unwrap();
     }
 
-    /// Sends what the server may no longer want to read.
+    /// Sends octets that the server may no longer read.
     pub(crate) async fn send_if_possible(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).await.is_ok()
     }
 
-    /// One reply, all its lines. Empty when the server closed.
+    /// Reads one reply with all its lines; empty if the server has closed the connection.
     pub(crate) async fn reply(&mut self) -> String {
         timeout(PATIENCE, self.read_reply()).await.expect("no reply")
     }
@@ -109,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Sends a small message; the reply to its end.
+    /// Sends a small message. Returns the reply to its end.
     pub(crate) async fn send_message(&mut self, to: &str) -> String {
         assert!(self.say("MAIL FROM:<a@a.example>").await.starts_with("250 2.1.0"));
         assert!(self.say(&format!("RCPT TO:<{to}>")).await.starts_with("250 2.1.5"));
@@ -117,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.say("Subject: hi\r\n\r\ntext\r\n.").await
     }
 
-    /// Waits until the server has closed; what it said before.
+    /// Waits until the server has closed the connection. Returns what it sent before.
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = std::mem::take(&mut self.pending);
         let reading = async {

@@ -1,4 +1,4 @@
-//! The data reader against a naive model that looks at the whole message at once.
+//! Compares the data reader with a naive model that sees the whole message at once.
 
 use proptest::prelude::*;
 use weir_smtp::body::{BodyReader, Fault, Scan};
@@ -6,10 +6,10 @@ use weir_smtp::body::{BodyReader, Fault, Scan};
 const LINE_MAX: usize = 12;
 const BYTES_MAX: u64 = 60;
 
-/// What is known when the reader stops.
+/// The result when the reader stops.
 #[derive(Debug, PartialEq, Eq)]
 struct Reading {
-    /// The text, if the message is without fault.
+    /// The text, if the message has no fault.
     text: Option<Vec<u8>>,
     fault: Option<Fault>,
     /// How many octets were used, if the end was found.
@@ -28,7 +28,7 @@ fn model(input: &[u8]) -> Reading {
     for (at, &byte) in body.iter().enumerate() {
         let (before, after) = (at.checked_sub(1).map(|i| body[i]), body.get(at + 1));
         match byte {
-            // At the end of an unfinished input it is not known yet what follows a CR.
+            // At the end of an unfinished input, it is not known yet what follows a CR.
             b'\r' if after.is_some_and(|&next| next != b'\n') => faults.push(Fault::BareCr),
             b'\n' if before != Some(b'\r') => faults.push(Fault::BareLf),
             0 => faults.push(Fault::Nul),
@@ -55,7 +55,7 @@ fn model(input: &[u8]) -> Reading {
     Reading { text: fault.is_none().then_some(text), fault, end: end.map(|at| at + 3) }
 }
 
-/// Lengths of the lines; a bare CR, a bare LF and a NUL count for nothing and end no line.
+/// The lengths of the lines. A bare CR, a bare LF and a NUL are not counted, and do not end a line.
 fn line_lengths(text: &[u8]) -> Vec<usize> {
     let joined: Vec<u8> = text.to_vec();
     let mut lengths = Vec::new();
@@ -94,13 +94,13 @@ fn real(input: &[u8], cuts: &[usize]) -> Reading {
     Reading { text: fault.is_none().then_some(text), fault, end: None }
 }
 
-/// Octets that matter: dots, CR, LF, NUL, and plain ones.
+/// Random octets from those that matter: dots, CR, LF, NUL, and plain ones.
 fn wild() -> impl Strategy<Value = Vec<u8>> {
     let octet = prop_oneof![4 => Just(b'.'), 4 => Just(b'\r'), 4 => Just(b'\n'), 1 => Just(0), 6 => Just(b'a'), 1 => any::<u8>()];
     prop::collection::vec(octet, 0..80)
 }
 
-/// Mostly proper lines, with a wrong octet here and there.
+/// Mostly correct lines, with a wrong octet here and there.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         8 => "[.a-c]{0,10}".prop_map(|line| format!("{line}\r\n")),

@@ -1,4 +1,4 @@
-//! One dialogue a rule. A dialogue is a list of what the client says and how the replies must begin, a line each.
+//! One dialogue for each rule. A dialogue is a list of lines that the client sends, each with the beginnings of the lines of the reply.
 
 mod bound;
 mod commands;
@@ -11,7 +11,7 @@ use weir_smtp::settings::Settings;
 
 use crate::shell::{Shell, settings};
 
-/// Says each line in turn; every line of the replies must begin as told.
+/// Sends each line in turn, and checks the beginning of every line of the replies.
 fn talk(shell: &mut Shell, dialogue: &[(&str, &[&str])]) {
     for (line, expected) in dialogue {
         let said = shell.say(line);

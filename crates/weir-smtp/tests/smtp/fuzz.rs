@@ -1,7 +1,7 @@
-//! Seeded fuzz of the session: dialogues put together from good and bad pieces, mutated, cut anywhere.
+//! Seeded fuzzing of the session: dialogues that are put together from good and bad pieces, mutated, and cut anywhere.
 //!
-//! The checks live in `weir_smtp::fuzz::session`: bounded memory, progress, the same transcript whatever the cuts.
-//! `WEIR_FUZZ_SEED` replays one seed, `WEIR_FUZZ_RUNS` sets how many are run.
+//! `weir_smtp::fuzz::session` makes the checks: memory is bounded, the session makes progress, and the transcript does not depend on the
+//! cuts. `WEIR_FUZZ_SEED` replays one seed, `WEIR_FUZZ_RUNS` sets how many are run.
 
 use proptest::prelude::*;
 use weir_smtp::fuzz::session as fuzz;
@@ -76,7 +76,7 @@ impl Dice {
 fn dialogue(seed: u64) -> Vec<u8> {
     let mut dice = Dice(seed);
     let mut data: Vec<u8> = (0..10).map(|_| dice.below(256) as u8).collect();
-    // Half of the runs speak the likely protocol, so that they get deep.
+    // Half of the runs begin with a plausible dialogue, so that they get further.
     if dice.below(2) == 0 {
         data[0] &= !(1 | 2 | 8);
         data.extend_from_slice(b"EHLO deep\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n");
@@ -122,7 +122,7 @@ fn seeded_dialogues() {
         closed += usize::from(transcript.closed.is_some());
         questions += transcript.questions.len();
     }
-    // A fuzz run that reaches nothing proves nothing.
+    // If the runs reach nothing, they prove nothing.
     assert!(runs < 1_000 || messages as u64 > runs / 20, "{messages} messages, {questions} questions, {closed} closed");
 }
 
@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn any_cut_gives_the_same(seed in any::<u64>()) {
-        // `fuzz::session` runs the dialogue whole and cut, and compares.
+        // `fuzz::session` runs the dialogue as a whole and in pieces, and compares the results.
         fuzz::session(&dialogue(seed));
     }
 

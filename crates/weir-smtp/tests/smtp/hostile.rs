@@ -1,4 +1,4 @@
-//! The server over real sockets, treated badly: what is asked of it stays bounded, and others are still served.
+//! Tests of the server over real sockets with hostile clients: what they use stays bounded, and others are still served.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn a_client_that_does_not_read_holds_back_itself_alone() {
     let limits = SmtpLimits { junk_commands: 100_000, commands: 1_000_000, command: 2 * SOON, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut deaf = Client::greeted(address).await;
-    // About 9 MB of replies, more than the sockets hold; sent until the server no longer reads.
+    // About 9 MB of replies, more than the sockets can hold. It is sent until the server no longer reads.
     let flood = "HELP\r\n".repeat(1_000);
     let flooding = tokio::spawn(async move {
         for _ in 0..100 {
@@ -114,7 +114,7 @@ async fn endless_lines_and_messages_are_cut() {
     while message.send_if_possible(&b"some text\r\n".repeat(1_000)).await && message_octets < 100_000_000 {
         message_octets += 11_000;
     }
-    // The sockets hold some more than what was read.
+    // The sockets hold some octets more than the server has read.
     assert!(line_octets < 20_000_000 && message_octets < 20_000_000, "{line_octets} {message_octets}");
     drop((line, message));
     server.registry().empty().await;
@@ -149,13 +149,13 @@ async fn connections_are_bounded_in_all_and_by_address() {
     for _ in 0..5 {
         clients.push(Client::greeted(listed).await);
     }
-    // Who has handed in mail need not make room.
+    // A session that has handed in mail need not make room.
     for client in &mut clients {
         assert!(client.send_message("b@b").await.starts_with("250 "));
     }
     assert_eq!(Client::connect(listed).await.rest().await, "421 4.3.2 too many connections; please try again soon\r\n");
     assert_eq!(server.counters().connections_refused, 2);
-    // Whoever is in is served, and a place that becomes free is given away.
+    // Admitted clients are served, and a place that becomes free is given to the next client.
     assert!(clients[0].send_message("b@b").await.starts_with("250 "));
     assert!(clients[0].say("QUIT").await.starts_with("221"));
     assert_eq!(clients[0].rest().await, "");
@@ -175,14 +175,14 @@ async fn whoever_only_sits_there_makes_room_for_others() {
     for number in 0..6 {
         let mut client = Client::greeted(address).await;
         if number == 0 {
-            // Also in the middle of a handshake.
+            // One of them is in the middle of a handshake.
             assert!(client.say("STARTTLS").await.starts_with("220 "));
         }
         idle.push(client);
     }
     let mut honest = Vec::new();
     for _ in 0..3 {
-        // The next place is given away when the one before has become free.
+        // There is a next place only when a session that was told to leave has ended.
         let mut client = Client::connect(address).await;
         while !client.reply().await.starts_with("220 ") {
             client = Client::connect(address).await;
@@ -215,7 +215,7 @@ async fn shutdown_does_not_wait_for_a_client_that_does_not_read() {
     let mut deaf = Client::greeted(address).await;
     let flood = "HELP\r\n".repeat(1_000);
     let flooding = async { while deaf.send_if_possible(flood.as_bytes()).await {} };
-    // Once it sends no more, the server is stuck in sending to it.
+    // When the client can send no more, the server is stuck in sending to it.
     let _ = tokio::time::timeout(2 * SOON, flooding).await;
     server.shutdown(SOON).await;
     assert_eq!(server.registry().open(), 0);
@@ -248,7 +248,7 @@ async fn sessions_of_one_user_are_bounded() {
     assert_eq!((server.registry().open_of_user("ann"), server.counters().logins), (2, 2));
 }
 
-/// Clients that only sit there, at one address or as one user, keep nobody else from it.
+/// Clients that do nothing, at one address or as one user, keep nobody else out.
 #[tokio::test]
 async fn an_idle_session_makes_room_for_a_neighbour_and_for_its_user() {
     let limits = SmtpLimits {
@@ -273,7 +273,7 @@ async fn an_idle_session_makes_room_for_a_neighbour_and_for_its_user() {
     assert_eq!(said, "421 4.7.0 idle, and another client at your address needs the place; try again\r\n");
 }
 
-/// A client that comes again until it is let in.
+/// A client that connects again and again until it is admitted.
 async fn let_in(address: SocketAddr) -> Client<TcpStream> {
     loop {
         let mut client = Client::connect(address).await;
@@ -306,7 +306,7 @@ async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
     while server.counters().bans == 0 {
         let mut client = Client::greeted(address).await;
         for _ in 0..3 {
-            // Each is another one; the same again would be no guess.
+            // Each password is a new one; the same one again would not count as a guess.
             failures += usize::from(client.say(&guess(failures)).await.starts_with("535 5.7.8"));
         }
         client.rest().await;
@@ -314,7 +314,7 @@ async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
     assert_eq!(failures, 7, "the session that brought the ban hears it at the next login");
     let said = Client::connect(address).await.rest().await;
     assert_eq!(said, "421 4.7.0 too many failed logins from your address; wait 5 min\r\n");
-    // A session from before may send, but not try passwords.
+    // A session that began before the ban may send, but may not try passwords.
     assert!(witness.send_message("b@b").await.starts_with("250 "));
     assert!(witness.say("AUTH PLAIN AGFubgBzZWNyZXQ=").await.starts_with("421 4.7.0"));
     let alarms = server.reception().alarms.lock().unwrap().clone();
@@ -325,7 +325,7 @@ async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
     assert!(Client::connect(address).await.reply().await.starts_with("220"));
 }
 
-/// A login of `bob` with a password that nobody has tried.
+/// A login of `bob` with a password that was not tried before.
 fn guess(number: usize) -> String {
     use base64::Engine;
     format!("AUTH PLAIN {}", base64::engine::general_purpose::STANDARD.encode(format!("\0bob\0guess{number}")))
@@ -389,7 +389,7 @@ async fn thousands_of_idle_connections_while_another_client_is_served() {
         assert!(client.send_message("b@b").await.starts_with("250 "));
     }
     assert_eq!((server.counters().connections, server.counters().messages), (IDLE + 1, 50));
-    // Both ends of every connection are in this process, and tests beside us use memory too: a coarse bound.
+    // Both ends of every connection are in this process, and other tests use memory too, so the bound is coarse.
     assert!(grown < IDLE * 32 * 1024, "{} octets a connection", grown / IDLE);
     assert!(idle[IDLE as usize / 2].send_message("b@b").await.starts_with("250 "));
 }
@@ -399,7 +399,7 @@ fn resident_bytes() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Both ends of thousands of connections are files of this process.
+/// Raises the limit of open files, because this process has both ends of thousands of connections.
 fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -1,5 +1,5 @@
-//! The SMTP server under test: dialogues with the session, a model of the data reader, seeded fuzz, real sockets
-//! with real TLS, and real peers (swaks, smtp-source).
+//! Tests of the SMTP server: dialogues with the session, a model of the data reader, seeded fuzzing, real sockets with real TLS, and real
+//! peers (swaks, smtp-source).
 
 mod client;
 mod data_model;

@@ -1,4 +1,4 @@
-//! Real clients: swaks and Postfix's smtp-source. `make setup` installs them.
+//! Tests with real clients: swaks and Postfix's smtp-source. `make setup` installs them.
 
 use std::net::SocketAddr;
 use std::process::Output;

@@ -1,8 +1,8 @@
-//! A shell for tests. One set of rules, two forms: [`Shell`] drives a session without I/O, [`Memory`] is a reception.
+//! A gate for tests. There is one set of rules in two forms: [`Shell`] drives a session without I/O, [`Memory`] is a reception.
 //!
-//! Rules: local part `refused` is refused as sender and recipient, `later` for now; user `ann` has password `secret`,
-//! `down` is a login that cannot be checked now, and anybody else is wrong; `full` as sender has no room for a body;
-//! a message to `breaks` breaks its sink; a message that contains `VIRUS` is refused at its end.
+//! The rules: the local part `refused` is refused as sender and recipient, `later` is refused for now. The user `ann` has the password
+//! `secret`, the login of `down` cannot be checked now, and all other logins are wrong. For the sender `full` there is no space for a body.
+//! The sink of a message to `breaks` fails. A message that contains `VIRUS` is refused at its end.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use weir_smtp::sasl::Login;
 use weir_smtp::session::{CloseReason, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use weir_smtp::settings::{Auth, Settings};
 
-/// A message that was kept, with who brought it.
+/// A message that was accepted, and the peer that brought it.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) peer: SmtpPeer,
@@ -79,13 +79,13 @@ fn judge_message(envelope: &Envelope, text: &[u8]) -> MessageAnswer {
     MessageAnswer::Each(envelope.recipients.iter().map(each).collect())
 }
 
-/// A session with the rules, without I/O.
+/// Drives a session with these rules, without I/O.
 pub(crate) struct Shell {
     pub(crate) session: Session,
     pub(crate) now: Instant,
     pub(crate) kept: Vec<Kept>,
     pub(crate) closed: Option<CloseReason>,
-    /// Messages dropped on their way.
+    /// How many messages were dropped while they came in.
     pub(crate) aborted: usize,
     sink: Option<Vec<u8>>,
 }
@@ -101,7 +101,7 @@ impl Shell {
         Shell { session, now: Instant::ZERO, kept: Vec::new(), closed: None, aborted: 0, sink: None }
     }
 
-    /// Sends octets in one piece; what the server answered.
+    /// Sends octets in one piece. Returns what the server answered.
     pub(crate) fn say(&mut self, text: impl AsRef<[u8]>) -> String {
         let mut input = text.as_ref();
         loop {
@@ -112,7 +112,7 @@ impl Shell {
                     break;
                 }
                 Output::StartTls => {
-                    // Whatever came with the command must not survive the handshake.
+                    // Input that came together with the command must not be kept beyond the handshake.
                     assert_eq!(self.session.poll(&mut input, self.now), Output::Waiting);
                     assert!(input.is_empty());
                     let facts = TlsFacts { version: "TLSv1_3", cipher: "TLS13_AES_256_GCM_SHA384" };
@@ -173,12 +173,12 @@ impl Shell {
     }
 }
 
-/// The same rules as a reception; everything is kept in memory.
+/// A reception with the same rules, which keeps everything in memory.
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) kept: Mutex<Vec<Kept>>,
     pub(crate) alarms: Mutex<Vec<Alarm>>,
-    /// Nobody is welcome.
+    /// Whether it refuses all clients.
     pub(crate) aloof: bool,
 }
 

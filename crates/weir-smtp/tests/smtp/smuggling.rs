@@ -1,12 +1,12 @@
-//! SMTP smuggling: every known false end of data, at every place where the input can be cut.
+//! SMTP smuggling: every known false end of data, with the input cut at every possible place.
 //!
-//! A false end must not end the message; the message that holds it is refused; and the commands behind it are text.
+//! A false end must not end the message. The message that contains it is refused, and commands after it are text.
 
 use crate::shell::{Shell, settings};
 use weir_smtp::settings::Settings;
 
-/// Forms that some server somewhere has taken for the end of data (Longin's survey of 2023, and Postfix's and Exim's
-/// own lists), and a few that differ by one octet.
+/// Octets that some server has taken for the end of data (Longin's survey of 2023, and the lists of Postfix and Exim), and a few that
+/// differ from these by one octet.
 const FALSE_ENDS: &[&[u8]] = &[
     b"\n.\n",
     b"\n.\r\n",
@@ -59,8 +59,8 @@ fn the_true_end_is_taken_at_every_cut() {
     }
 }
 
-/// Where submission mends line ends, a false end still ends nothing: one message, whose text holds what was to be smuggled, and no
-/// bare CR or LF that the next server could take for an end.
+/// If submission repairs line ends, a false end still ends nothing: there is one message, whose text contains what was to be smuggled,
+/// without a bare CR or LF that the next server could take for an end.
 #[test]
 fn a_server_that_mends_line_ends_takes_no_false_end_either() {
     for end in FALSE_ENDS.iter().filter(|end| !end.contains(&0)) {
@@ -79,7 +79,7 @@ fn a_server_that_mends_line_ends_takes_no_false_end_either() {
     assert!(kept.is_empty() && replies.contains("554 5.6.0"), "a NUL is mended nowhere: {replies}");
 }
 
-/// In a chunk dots mean nothing, but bare CR and LF are refused too: the next hop may speak DATA.
+/// In a chunk, dots have no meaning, but bare CR and LF are refused too, because the next server may get the message by DATA.
 #[test]
 fn chunks_cannot_smuggle_to_the_next_hop() {
     for end in FALSE_ENDS {
@@ -117,14 +117,14 @@ fn a_chunk_of_unreadable_size_ends_the_session() {
     assert!(huge.contains("552 5.3.4") && !huge.contains("2.0.0 ok"), "{huge}");
 }
 
-/// All replies, and the messages that a server was given which mends line ends.
+/// All replies, and the messages that were accepted, from a server that repairs line ends.
 fn mended(pieces: &[&[u8]]) -> (String, Vec<String>) {
     let mut shell = Shell::new(Settings { mend_text: true, ..settings() });
     let replies = pieces.iter().map(|piece| shell.say(piece)).collect();
     (replies, shell.kept.iter().map(|kept| String::from_utf8_lossy(&kept.text).into_owned()).collect())
 }
 
-/// All replies and the number of messages kept (one that the shell was given).
+/// All replies, and the number of messages that were accepted.
 fn outcome(pieces: &[&[u8]]) -> String {
     let mut shell = Shell::new(settings());
     let mut replies = String::new();

@@ -1,4 +1,4 @@
-//! The server over real sockets with real TLS, treated well.
+//! Tests of the server over real sockets with real TLS, with well-behaved clients.
 
 use std::fs;
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn a_renewed_certificate_is_used_without_restart() {
     assert!(after.reply().await.starts_with("220 "));
     let versions = rustls::DEFAULT_VERSIONS;
     assert!(Client::connect(address).await.try_encrypted(old.path(), versions).await.is_err());
-    // The session that began under the old certificate goes on.
+    // The session that began with the old certificate goes on.
     assert!(before.say("EHLO me").await.starts_with("250-"));
 }
 
@@ -109,7 +109,7 @@ async fn the_watcher_finds_a_renewal() {
     for name in ["cert.pem", "key.pem"] {
         fs::copy(fresh.files().chain.with_file_name(name), folder.path().join(name)).unwrap();
     }
-    // Each handshake is a look: sooner or later the new certificate is there.
+    // The files are checked again and again, so sooner or later a handshake gets the new certificate.
     let versions = rustls::DEFAULT_VERSIONS;
     while Client::connect(address).await.try_encrypted(&fresh.files().chain, versions).await.is_err() {
         assert!(!watching.is_finished());

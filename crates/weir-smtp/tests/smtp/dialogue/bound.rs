@@ -1,4 +1,5 @@
-//! Where a session ends: too many recipients, errors, commands or octets, too slow a client, and the server itself.
+//! Tests of the limits that end a session: too many recipients, errors, commands or octets, a client that is too slow, and the server's own
+//! decision.
 
 use super::{MESSAGE, greeted, talk, with_limits};
 use crate::shell::{Shell, settings};
@@ -44,13 +45,13 @@ fn errors_junk_and_commands_are_bounded() {
     );
     assert_eq!(shell.closed, Some(CloseReason::Commands));
 
-    // A message makes good for the junk before it.
+    // A message resets the count of junk commands before it.
     let mut shell = greeted(with_limits(limits.clone()));
     for _ in 0..4 {
         talk(&mut shell, &[("NOOP\r\nNOOP\r\nRSET\r\n", &["250", "250", "250"])]);
         talk(&mut shell, MESSAGE);
     }
-    // The count of all commands has no pardon: 1 + 4 × 6 so far.
+    // The count of all commands is never reset: 1 + 4 × 6 so far.
     for _ in 0..5 {
         talk(&mut shell, MESSAGE);
     }
@@ -96,7 +97,7 @@ fn slow_clients_are_told_and_left() {
         assert_eq!((said.get(..9), shell.closed), (Some("421 4.4.2"), Some(CloseReason::Timeout)), "{said}");
     };
 
-    // No first command, though octets trickle in.
+    // There is no first command, although octets trickle in.
     let mut shell = fresh();
     shell.say("");
     shell.now = after(9);
@@ -104,7 +105,7 @@ fn slow_clients_are_told_and_left() {
     assert_eq!(shell.session.deadline(), after(10));
     timed_out(&mut shell, 10);
 
-    // A slow second command.
+    // The second command comes too slowly.
     let mut shell = fresh();
     shell.now = after(5);
     shell.say("EHLO me\r\n");
@@ -112,13 +113,13 @@ fn slow_clients_are_told_and_left() {
     shell.say("MAIL FR");
     timed_out(&mut shell, 105);
 
-    // No octet of the message.
+    // No octet of the message comes.
     let mut shell = fresh();
     shell.say("EHLO me\r\n");
     talk(&mut shell, &MESSAGE[..3]);
     timed_out(&mut shell, 50);
 
-    // An octet every now and then, for ever.
+    // An octet comes every now and then, without end.
     let mut shell = fresh();
     shell.say("EHLO me\r\n");
     talk(&mut shell, &MESSAGE[..3]);
@@ -129,7 +130,7 @@ fn slow_clients_are_told_and_left() {
     timed_out(&mut shell, 120);
     assert_eq!(shell.kept.len(), 0);
 
-    // A session that never ends.
+    // A session does not end.
     let mut shell = fresh();
     shell.say("EHLO me\r\n");
     for second in (0..990).step_by(90) {

@@ -1,4 +1,4 @@
-//! Commands: what is offered, in which order, and with which parameters.
+//! Tests of commands: what is offered, in which order commands may come, and with which parameters.
 
 use super::{MESSAGE, greeted, talk};
 use crate::shell::{Shell, settings};

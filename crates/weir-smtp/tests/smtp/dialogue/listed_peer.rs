@@ -1,4 +1,4 @@
-//! XCLIENT and XFORWARD: what a listed peer may say of others.
+//! Tests of XCLIENT and XFORWARD: what a listed peer may say about others.
 
 use super::{MESSAGE, greeted, talk};
 use crate::shell::settings;

@@ -1,4 +1,4 @@
-//! Logins, and the encryption that they need.
+//! Tests of logins, and the encryption that they need.
 
 use super::{MESSAGE, greeted, talk};
 use crate::shell::{Shell, settings};

@@ -1,4 +1,4 @@
-//! The message itself: its size, its faults, in chunks, and a store that cannot take it.
+//! Tests of the message itself: its size, its faults, BDAT chunks, and a store that cannot accept it.
 
 use super::{MESSAGE, greeted, talk, with_limits};
 use crate::shell::{Shell, settings};
@@ -18,7 +18,7 @@ fn the_size_limit_holds_at_mail_and_while_streaming() {
     talk(&mut shell, &MESSAGE[..3]);
     talk(&mut shell, &[(&line.repeat(5), &[]), (".\r\n", &["552 5.3.4 the message is larger than 2000 octets"])]);
     assert_eq!((shell.kept.len(), shell.aborted), (1, 1));
-    // The reply is honest as long as that costs little; then the line is cut.
+    // The message is read to its end for a proper reply, but only as long as that costs little; then the connection is closed.
     talk(&mut shell, &MESSAGE[..3]);
     talk(&mut shell, &[(&line.repeat(15), &["552 5.3.4"])]);
     assert_eq!(shell.closed, Some(CloseReason::Endless));
@@ -112,7 +112,7 @@ fn chunks() {
         ],
     );
     assert_eq!(shell.kept[0].text, b"ab\r\n.\r\ncd\r\n");
-    // Everything in one go, pipelined, with a command right behind the last octet.
+    // Everything at once, pipelined, with a command directly after the last octet.
     talk(&mut shell, start);
     talk(
         &mut shell,
@@ -122,7 +122,7 @@ fn chunks() {
     // RSET between chunks drops the message.
     talk(&mut shell, start);
     talk(&mut shell, &[("BDAT 3\r\nx\r\n", &["250"]), ("RSET\r\n", &["250 2.0.0 forgotten"]), ("DATA\r\n", &["503"])]);
-    // An empty message, and one that is refused in its middle: later chunks hear the same, LAST ends it.
+    // An empty message, and one that is refused in the middle: later chunks get the same reply, and LAST ends it.
     talk(&mut shell, start);
     talk(&mut shell, &[("BDAT 0 LAST\r\n", &["250 2.0.0 kept"])]);
     talk(&mut shell, start);
