@@ -1,4 +1,5 @@
-//! Whom a user knows, and where their mail comes from: colleagues, people written to before, people who wrote, networks.
+//! Tests of whom the throttle knows: colleagues, people to whom a user wrote before, people who wrote to the user, and the networks that
+//! the user's mail comes from.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ fn known(site: &Site, name: &str) -> i64 {
     site.json(&["user", "show", name])["correspondents"].as_i64().expect("a number")
 }
 
-/// A worm mails these people, one each, as fast as it can, until it is stopped: how many of them it has reached.
+/// Lets a worm send one mail to each of these people, as fast as it can, until it is stopped. Returns how many of them it reached.
 #[track_caller]
 fn reached(client: &mut Client, from: &str, victims: impl Iterator<Item = String>) -> usize {
     let mut reached = 0;
@@ -122,7 +123,7 @@ fn who_wrote_may_be_answered_and_a_worm_that_answers_the_inbox_is_stopped() {
     ));
     let up = site.up();
     add_user(&site, "ann", "ann@demo.test");
-    // She has sent nothing yet: who writes to a new user may be answered, too.
+    // Ann has sent nothing yet: even a new user may answer people who wrote to her.
     let mut outside = Client::greeted(&up.listener("inbound"));
     assert!(outside.say("XCLIENT ADDR=198.51.100.7").starts_with("220"));
     assert!(outside.say("EHLO mail.any.example").starts_with("250"));
@@ -135,13 +136,14 @@ fn who_wrote_may_be_answered_and_a_worm_that_answers_the_inbox_is_stopped() {
     let forged = "w@none.example";
     let said = outside.text(forged, &["ann@demo.test"], &format!("From: {forged}\r\nSubject: x\r\n\r\nhello"));
     assert!(said.starts_with("250"), "{said}");
-    // An answer before its question is a mail to a stranger, and too many of these stop the account.
+    // An answer to a mail that never came is a mail to a stranger, and too many of these would stop the account.
     site.arrived("ann@demo.test", 61);
     let mut ann = login(&up, "ann");
     assert!(ann.mail("ann@demo.test", &["first@stranger.example"], "hello").contains("accepted"), "the slack is spent");
     let mut answer = |to: &str| ann.mail("ann@demo.test", &[to], "an answer");
     assert!(answer(forged).contains("held: 1 of 1"), "an address that nobody confirms stays a stranger's");
-    // Who wrote is remembered a moment after their mail came, if the DNS said in time that it was theirs.
+    // It takes a moment until somebody who wrote is remembered, and that happens only if the DNS confirmed in time that the mail was
+    // theirs.
     let mut said = String::new();
     let goes = (0..60).rev().any(|n| {
         std::thread::sleep(Duration::from_millis(100));
@@ -153,7 +155,7 @@ fn who_wrote_may_be_answered_and_a_worm_that_answers_the_inbox_is_stopped() {
     assert!((15..=60).contains(&reached), "{reached} who wrote");
 }
 
-/// A session from this address, as a listed peer names it.
+/// A session that comes from this address, as a listed peer says.
 fn from_address(up: &Up, address: &str) -> Client {
     let mut client = Client::greeted(&up.plain);
     let said = client.say(&format!("XCLIENT ADDR={address} LOGIN=eve"));
@@ -167,7 +169,8 @@ fn a_patient_hijacker_with_a_hundred_networks_is_slowed_and_stopped() {
     let site = Site::with_submission("trusted = [\"127.0.0.1\"]\n", "");
     let up = site.up();
     add_user(&site, "eve", "eve@example.org");
-    // So many strangers a second would be allowed: what slows this account is where it is used from.
+    // The rates allow far more strangers than are written to here. What slows this account down is the number of networks from which it is
+    // used.
     site.weir(&["user", "set", "eve", "--rate", "1000/s", "--multi-rate", "1000/s", "--max-slack", "100"]).ok();
     let (mut slowed, mut stopped, mut waiting) = (None, None, BTreeSet::new());
     for n in 0..125 {
@@ -182,7 +185,7 @@ fn a_patient_hijacker_with_a_hundred_networks_is_slowed_and_stopped() {
             stopped = Some(n + 1);
             break;
         }
-        // The same network again is no news.
+        // A network that was used before does not count again.
         if waiting.is_empty() {
             let mut again = from_address(&up, &format!("198.51.{n}.99"));
             let said = again.mail("eve@example.org", &[&format!("t{n}@elsewhere.example")], "a lottery");

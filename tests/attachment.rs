@@ -1,8 +1,8 @@
-//! Mail that is one attached file.
+//! Makes mail with one attached file.
 
 use base64::Engine;
 
-/// The rest of a message that is this file.
+/// The headers and the body of a message that consists of this file.
 pub(crate) fn attached(name: &str, data: &[u8]) -> String {
     let text = base64::engine::general_purpose::STANDARD.encode(data);
     let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).expect("ASCII")).collect();

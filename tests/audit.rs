@@ -1,4 +1,4 @@
-//! The audit trail: no change without a line, whoever hangs up and whenever Weir is killed, and no line without its seal.
+//! Tests of the audit trail: there is no change without a line, even if clients hang up or Weir is killed, and no line without its seal.
 
 mod changes;
 mod hang_ups;
@@ -12,12 +12,12 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// Asks the API over the control socket, and hangs up without waiting for the answer.
+/// Sends a request to the API over the control socket, and hangs up without waiting for the answer.
 fn ask_and_hang_up(site: &Site, method: &str, path: &str, body: &str) {
     drop(ask(site, method, path, body));
 }
 
-/// Asks the API over the control socket; the connection on which the answer would come.
+/// Sends a request to the API over the control socket. Returns the connection on which the answer would come.
 fn ask(site: &Site, method: &str, path: &str, body: &str) -> UnixStream {
     let mut stream = UnixStream::connect(site.data().join("control.sock")).expect("it listens");
     let length = body.len();
@@ -54,7 +54,7 @@ fn a_client_that_hangs_up_leaves_no_change_without_a_line() {
         }
     };
     come(0..100);
-    // A client may be gone before anybody has read what it wants; that much is not done.
+    // A client may hang up before Weir has read its request. Such a request changes nothing.
     let done = || {
         let (tokens, users) = (site.json(&["console", "token", "list"]), site.json(&["user", "list"]));
         (names(&tokens), names(&users))
@@ -67,7 +67,7 @@ fn a_client_that_hangs_up_leaves_no_change_without_a_line() {
     wait_for("changes, with a line for each", || {
         let (tokens, users) = done();
         if tokens.len() <= 20 || users.is_empty() {
-            // On a starved machine hardly anybody is heard before they are gone: more come.
+            // On a very slow machine, most clients have hung up before their requests are read. Then more clients come.
             come(came..came + 20);
             came += 20;
             return None;
@@ -82,7 +82,7 @@ fn a_client_that_hangs_up_leaves_no_change_without_a_line() {
 fn a_change_that_a_kill_interrupts_has_a_line_after_the_next_start() {
     let site = Site::new("");
     let up = site.up();
-    // Hashing is slow enough to be under way when the kill comes. They stay, so that all of them are read.
+    // Hashing a password is slow, so it is under way when the kill comes. These clients stay connected, so that all requests are read.
     let _waiting: Vec<UnixStream> = (0..8).map(|number| ask(&site, "POST", "/users", &user(number))).collect();
     wait_for("the first user", || (names(&site.json(&["user", "list"])).len() > 1).then_some(()));
     up.kill();
@@ -94,7 +94,7 @@ fn a_change_that_a_kill_interrupts_has_a_line_after_the_next_start() {
     let interrupted = audit.as_array().expect("lines").iter().filter(|line| line["action"] == "interrupted").count();
     let silent = made.difference(&told).count();
     assert!(silent <= interrupted, "made {made:?}, told {told:?}, {interrupted} interrupted");
-    // The kill may come before the last of them have been read; those are not begun.
+    // The kill may come before the last requests were read; those have not begun.
     assert!(made.len() + interrupted > 1, "made {made:?}, {interrupted} interrupted: {audit}");
 }
 

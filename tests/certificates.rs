@@ -1,4 +1,4 @@
-//! Certificates that come by themselves, from a real authority: Debian's pebble, with the faults that it makes on demand.
+//! Tests of obtaining certificates from a real authority: Debian's pebble, with the faults that it makes on demand.
 
 use crate::harness::{Run, weir};
 use std::fs;
@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weir_peers::{Pebble, PebbleMood, Postgres};
 
-/// A machine may be slow, and an authority may have to be asked again.
+/// A machine may be slow, and an authority may have to be asked several times.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A running Weir with a web gate, and mail if it is asked for.
+/// A running Weir with a web gate, and a mail gate if the test needs one.
 struct Site {
     home: tempfile::TempDir,
     process: Child,
-    /// Plain HTTP, then HTTPS.
+    /// The address for plain HTTP, then the one for HTTPS.
     web: Vec<SocketAddr>,
     smtp: Option<SocketAddr>,
 }
@@ -61,7 +61,7 @@ impl Site {
         weir(&all)
     }
 
-    /// What a client sees that asks for this name: serial number, issuer and names of the certificate.
+    /// The certificate that a client gets if it asks for this name: serial number, issuer and names.
     fn shown(&self, name: &str) -> String {
         shown(&format!("-connect {} -servername {name}", self.web[1]))
     }
@@ -113,7 +113,8 @@ fn section(pebble: &Pebble, names: &str, more: &str) -> String {
     format!("names = [{names}]\ndirectory = \"{directory}\"\nca_file = {ca:?}\n{more}")
 }
 
-/// It refuses good nonces and takes its time, its certificates last for seconds, it dies, and it comes back without knowing us.
+/// The authority refuses good nonces and is slow, its certificates are valid only for seconds, it dies, and it comes back without knowing
+/// our account.
 #[test]
 fn a_site_gets_a_certificate_and_renews_it_whatever_the_authority_does() {
     let pebble = Pebble::new();
@@ -136,11 +137,11 @@ fn a_site_gets_a_certificate_and_renews_it_whatever_the_authority_does() {
     let failing = |now: &str| now.contains("the last attempt failed");
     let status = wait_for("the failure", || site.weir(&["status"]).stdout, failing);
     assert!(status.contains("certificate  www.site.test:"), "{status}");
-    // On a slow machine that may be a third one, which came while the authority was stopping.
+    // On a slow machine this may be a third certificate, which came while the authority was stopping.
     let last = site.shown("www.site.test");
     assert!(is_from_pebble(&last) && last != first, "the last one stays, even if it has run out: {last}");
 
-    // A pebble that starts anew has other roots, and no account of ours.
+    // A pebble that is started again has other roots, and no account of ours.
     pebble.start(&PebbleMood { valid_s: 0, ..mood });
     let third = wait_for("another", || site.shown("www.site.test"), |now| is_from_pebble(now) && now != last);
     assert!(third.contains("DNS:www.site.test"), "{third}");
@@ -159,7 +160,7 @@ fn mail_shows_the_certificate_that_was_proved_at_the_https_port_also_after_a_res
     assert!(first.contains("DNS:mail.site.test"), "{first}");
     assert_eq!(site.shown("mail.site.test"), first, "the web gate has the same");
 
-    // A stranger that speaks the authority's protocol gets nothing.
+    // A stranger that offers the authority's protocol gets no certificate.
     let stranger = format!("-connect {} -servername mail.site.test -alpn acme-tls/1", site.web[1]);
     assert!(!shown(&stranger).contains("serial="));
 
@@ -191,14 +192,14 @@ fn a_hook_proves_a_wildcard_with_a_dns_record() {
     assert!(calls.contains("set _acme-challenge.site.test") && calls.contains("unset _acme-challenge.site.test"));
 }
 
-/// The authority's question reaches the machine that did not ask it for anything.
+/// The authority asks the machine that did not request anything.
 #[test]
 fn of_two_machines_with_the_same_records_one_asks_and_both_answer_and_serve() {
     let pebble = Pebble::new();
     let records = format!("[store]\nrecords = \"{}\"\n", Postgres::shared().database());
     let certificates = section(&pebble, "\"www.site.test\"", "");
     let first = Site::start(&certificates, &records);
-    // It is tried, and holds the lease, before there is another machine.
+    // The first machine must hold the lease and have tried once before there is a second one.
     wait_for("an attempt", || first.weir(&["status"]).stdout, |now| now.contains("no certificate for www.site.test"));
     let second = Site::start(&certificates, &records);
     pebble.start(&PebbleMood { http_port: second.web[0].port(), ..PebbleMood::default() });

@@ -1,4 +1,4 @@
-//! The door for clients of clamd: the protocol by hand, and the programs that people have, unmodified.
+//! Tests of the door for clients of clamd: the protocol itself, and common programs that use it, unmodified.
 
 use crate::attachment::attached;
 use crate::control::gate::{Client as Smtp, Sink, Site, Up, wait_for};
@@ -36,7 +36,7 @@ impl Client {
         self.send(command).send(&length).send(file).send(&[0; 4])
     }
 
-    /// Everything that it says until it has enough.
+    /// Reads what the server sends until it closes the connection.
     fn rest(mut self) -> String {
         let mut said = Vec::new();
         let _ = self.0.read_to_end(&mut said);
@@ -61,7 +61,7 @@ fn a_client_of_clamd_is_answered_by_the_scan() {
     assert_eq!(look(b""), "stream: OK\n");
     let found = look(eicar().as_bytes());
     assert!(found.contains("EICAR") && found.ends_with(" FOUND\n"), "{found}");
-    // Not only what a message brings: files as they are.
+    // Not only messages: single files too.
     let program = std::fs::read("/bin/true").expect("a program");
     let found = look(&program);
     assert!(found.starts_with("stream: Weir.Forbidden.") && found.ends_with(" FOUND\n"), "{found}");
@@ -91,7 +91,7 @@ fn a_session_has_an_answer_for_each_of_its_files() {
     answers.sort_unstable();
     assert_eq!((answers.len(), answers[0], answers[2], answers[3]), (4, "1: stream: OK", "3: stream: OK", "4: PONG"));
     assert!(answers[1].starts_with("2: stream: ") && answers[1].ends_with(" FOUND"), "{said:?}");
-    // Whoever says nothing sensible is hung up on, and nobody else minds.
+    // A client that sends nonsense is disconnected, and others are not affected.
     assert_eq!(Client::new(&up).send(&[b'x'; 8 << 10]).rest(), "");
     assert_eq!(Client::new(&up).send(b"PING\n").rest(), "PONG\n");
 }
@@ -106,7 +106,7 @@ fn clamdscan(configuration: &std::path::Path, args: &[&str], files: &[&std::path
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// The first setting of a program in the page's table.
+/// The value of the first setting for a program in the table of docs/doors.md.
 fn setting(program: &str) -> String {
     let page = include_str!("../docs/doors.md");
     let row = page.lines().find(|line| line.starts_with(&format!("| {program} | "))).expect("a row of the page");
@@ -117,7 +117,7 @@ fn setting(program: &str) -> String {
 fn clamdscan_asks_weir_as_it_asks_clamd() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("door");
-    // The page's own recipe, with a real clamd behind Weir.
+    // Uses the page's own recipe, with a real clamd behind Weir.
     let clamd = Clamd::start();
     let place = [
         ("127.0.0.1:3311", "127.0.0.1:0".to_owned()),
@@ -148,7 +148,7 @@ fn clamdscan_asks_weir_as_it_asks_clamd() {
     }
     let (code, said) = clamdscan(&unix, &["--fdpass", "--multiscan"], &[folder.path()]);
     assert!(code == Some(1) && said.contains("FOUND"), "{said}");
-    // Without a way to hand the file over, nobody calls it clean.
+    // If the file cannot be handed over, the program must not call it clean.
     let (code, said) = clamdscan(&unix, &[], &[&bad]);
     assert!(code != Some(0) && !said.contains(": OK"), "{said}");
 }
@@ -175,7 +175,7 @@ fn rspamd_asks_weir_as_it_asks_clamd() {
     assert!(infected.contains("CLAM_VIRUS") && infected.contains("EICAR"), "{infected}");
 }
 
-/// A plugin of the lab that judges by one word in the file.
+/// A plugin for the lab that decides by one word in the file.
 fn judge(folder: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt;
     let home = folder.join("judge");
@@ -214,19 +214,19 @@ fn what_the_lab_knows_is_told_by_name() {
             (!site.json(&["lab", "report", &sample])["ended_at"].is_null()).then_some(())
         });
         assert_eq!(look(text.as_bytes()), format!("stream: {told}\n"), "{word}");
-        // The same in a mail, as programs for mail ask.
+        // The same file in a mail, as mail programs send it.
         let mail = format!("From: a@b.example\r\n{}", attached("run.sh", text.as_bytes()));
         assert_eq!(look(mail.as_bytes()), format!("stream: {told}\n"), "{word} in a mail");
     }
 }
 
-/// While large files take all that the scan may use, a small one is answered before they are.
+/// While large files take up everything that the scan may use, a small file is answered before them.
 #[test]
 fn one_large_stream_delays_no_small_one() {
     let (_site, up) = site("");
     let large = |number: u8| {
         let mut client = Client::new(&up).send(b"zINSTREAM\0");
-        // As large as the door takes, and not all of it there: the file is still on its way.
+        // As large as the door accepts but not complete, so the file is still being transmitted.
         for _ in 0..15 {
             client = client.send(&(64u32 << 10).to_be_bytes()).send(&vec![number; 64 << 10]);
         }
@@ -241,7 +241,7 @@ fn one_large_stream_delays_no_small_one() {
     }
 }
 
-/// Sends a mail with this text in it; the last reply.
+/// Sends a mail with this text. Returns the last reply.
 fn mail(address: &str, text: &str) -> String {
     let text = format!("From: you@example.org\r\nSubject: notes\r\n\r\n{text}\r\n");
     Smtp::greeted(address).text("you@example.org", &["me@example.org"], &text)
@@ -269,7 +269,7 @@ fn exim_asks_weir_as_it_asks_clamd() {
     assert!(said.starts_with("550 infected: EICAR"), "{said}");
     let said = mail(&exim.address(), "nothing to see here");
     assert!(said.starts_with("250 OK id="), "{said}");
-    // Without an answer it does not say yes.
+    // Without an answer from Weir, Exim must not accept the mail.
     up.kill();
     let said = mail(&exim.address(), "nothing to see here");
     assert!(said.starts_with("451 "), "{said}");

@@ -1,4 +1,5 @@
-//! The console in a real browser: the main jobs, and hostile texts that must stay text. Pictures of every page are in `pages.rs`.
+//! Tests of the console in a real browser: the main tasks, and hostile texts that must be shown as text. `pages.rs` takes pictures of every
+//! page.
 
 mod accessible;
 pub(crate) mod browser;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What must stay text, in subjects, names and bodies. If one of them runs, it says so in `window.ran`.
+/// Texts for subjects, names and bodies that must be shown as text. If one of them is executed, it sets `window.ran`.
 const TRICKS: [&str; 12] = [
     "<script>window.ran=1</script>",
     "\"><script>window.ran=2</script>",
@@ -33,11 +34,11 @@ const TRICKS: [&str; 12] = [
     "<math><mtext></p><img src=x onerror=window.ran=12>",
 ];
 
-/// The demonstration would look for a free port for mail from outside, and tests beside this one might take it first.
+/// Without this, the demonstration would take a free port for mail from outside, and parallel tests might take the same one.
 pub(crate) const INBOUND: &str =
     "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
 
-/// A plugin that says what a VM would have seen of a worm, full of tricks.
+/// A plugin that reports what a VM would have seen of a worm, with these tricks in every text.
 const ACTS: &str = r#"import json
 text = open("input/attachment", "rb").read()
 tricks = TRICKS
@@ -83,7 +84,7 @@ fn plugins() -> tempfile::TempDir {
     folder
 }
 
-/// Where pictures go.
+/// The folder for pictures.
 pub(crate) fn album() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -102,7 +103,7 @@ pub(crate) fn logged_in(up: &Up, name: &str, password: &str) -> (Browser, String
     (browser, console)
 }
 
-/// Nothing of the tricks has run, and nothing active is on the page.
+/// Checks that none of the tricks was executed, and that there is nothing active on the page.
 #[track_caller]
 fn nothing_ran(browser: &Browser) {
     assert_eq!(browser.dialog(), None);
@@ -114,7 +115,7 @@ fn nothing_ran(browser: &Browser) {
     assert_eq!(browser.run(handlers), 0, "something that acts at {}", browser.url());
 }
 
-/// A program that may send as much as it likes, and its password.
+/// The login of a program that may send as much as it likes, and its password.
 const BULK: [&str; 2] = ["bulk", "a long password"];
 
 fn bulk_sender(site: &Site, up: &Up) -> Client {
@@ -123,7 +124,7 @@ fn bulk_sender(site: &Site, up: &Up) -> Client {
     Client::login(&up.plain, BULK[0], BULK[1]).expect("the program logs in")
 }
 
-/// A mail with a body of its own.
+/// Sends a mail with this body.
 fn send(client: &mut Client, subject: &str, body: &str) {
     for line in ["MAIL FROM:<bulk@localhost>", "RCPT TO:<ann@localhost>", "DATA"] {
         client.say(line);
@@ -132,7 +133,7 @@ fn send(client: &mut Client, subject: &str, body: &str) {
     assert!(said.starts_with("250"), "{said}");
 }
 
-/// A worm in the account `demo`: it is stopped by its 21st mail or so.
+/// Lets a worm send from the account `demo`. It is stopped at about the 21st mail.
 fn outbreak(up: &Up) {
     let mut client = Client::login(&up.plain, "demo", &up.password()).expect("the demo user");
     for number in 0..30 {
@@ -145,7 +146,7 @@ fn outbreak(up: &Up) {
     }
 }
 
-/// Infected mail, a forbidden attachment, and bodies full of tricks.
+/// Sends infected mail, a forbidden attachment, and bodies full of tricks.
 fn attacks_by_mail(site: &Site, up: &Up) {
     let mut client = bulk_sender(site, up);
     let tricks = TRICKS.join("\r\n");
@@ -168,7 +169,7 @@ fn attacks_by_mail(site: &Site, up: &Up) {
     });
 }
 
-/// Requests that keep the web gate's backend busy until told to stop.
+/// Requests that keep the backend of the web gate busy until the flood is stopped.
 pub(crate) struct Flood(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>);
 
 impl Flood {
@@ -176,7 +177,7 @@ impl Flood {
         Flood::of(address, 30)
     }
 
-    /// With so many clients.
+    /// Starts a flood with this many clients.
     pub(crate) fn of(address: &str, clients: usize) -> Flood {
         let stop = Arc::new(AtomicBool::new(false));
         let client = |_| {
@@ -207,7 +208,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     attacks_by_mail(&site, &up);
     let (browser, console) = logged_in(&up, "admin", &up.admin_password());
 
-    // The first page says what is wrong, and leads there.
+    // The first page says what is wrong, and links to the user.
     browser.says("One account is stopped");
     browser.says("demo stopped since");
     nothing_ran(&browser);
@@ -215,7 +216,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     browser.says("What you can do");
     nothing_ran(&browser);
 
-    // One held mail is released.
+    // Release one held mail.
     browser.goto(&format!("{console}/throttle"));
     nothing_ran(&browser);
     let held = site.json(&["held", "list"])["messages"].as_array().expect("a list").len();
@@ -231,7 +232,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     browser.says("1 mail to 1 recipient on the way");
     site.arrived(&to, 1);
 
-    // One is deleted, by keyboard: j to the first mail of the list, x to choose it.
+    // Delete another one with the keyboard: j moves to the first mail of the list, x selects it.
     let before = browser.count("form.list tbody tr");
     assert_eq!(before, held - 1);
     browser.run("document.querySelectorAll('table.rows').forEach((table) => table.remove())");
@@ -242,14 +243,14 @@ fn the_main_jobs_are_done_in_a_browser() {
     browser.says("1 mail to 1 recipient deleted");
     assert_eq!(browser.count("form.list tbody tr"), held - 2);
 
-    // The user is unlocked: what waits drains again.
+    // Unlock the user: the mail that waits is sent little by little.
     browser.goto(&format!("{console}/throttle/users/demo"));
     browser.find("form[action$=unlock] button").click();
     browser.says("demo may send again");
     browser.says("How the delay queue drains");
     assert_eq!(site.json(&["user", "show", "demo"])["throttle"]["state"], "waiting");
 
-    // Infected mail is looked at, and released only with a reason.
+    // Look at infected mail. It can be released only with a reason.
     browser.goto(&format!("{console}/quarantine?queue=virus"));
     nothing_ran(&browser);
     browser.find("form.list tbody a").click();
@@ -266,7 +267,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     site.arrived("ann@localhost", 1);
     let trail = site.weir(&["audit", &infected]).ok();
     assert!(trail.contains("console:admin") && trail.contains("the sender rang"), "{trail}");
-    // A forbidden attachment is deleted.
+    // Delete a mail with a forbidden attachment.
     browser.goto(&format!("{console}/quarantine?queue=ext&q=invoice"));
     assert_eq!(browser.count("form.list tbody tr"), 1);
     browser.find("input.all").click();
@@ -274,7 +275,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     browser.find("button[value=delete]").click();
     browser.says("1 mail to 1 recipient deleted");
 
-    // A sample is followed to its report.
+    // Follow a sample to its report.
     let sample = site.home().join("<svg onload=window.ran=30>.sh");
     std::fs::write(&sample, "#!/bin/sh\necho '<script>window.ran=31</script>'\n").expect("a sample");
     site.weir(&["lab", "submit", sample.to_str().expect("text")]).ok();
@@ -291,7 +292,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     browser.says("Samples");
     nothing_ran(&browser);
 
-    // Logged out is out.
+    // After logging out, pages need a login again.
     browser.find(".who button").click();
     browser.find("input[name=password]");
     browser.goto(&format!("{console}/throttle"));
@@ -330,7 +331,7 @@ fn a_token_and_an_authenticator_are_set_up_in_a_browser() {
     let up = site.up_with(&["--demo"]);
     let password = up.admin_password();
     let (browser, console) = logged_in(&up, "admin", &password);
-    // A token is made, shown once, good for its scope, and revoked.
+    // Make a token. It is shown once, works for its scope, and can be revoked.
     browser.goto(&format!("{console}/settings"));
     browser.find("form[action='/settings/tokens'] input[name=name]").write("grafana");
     browser.find("form[action='/settings/tokens'] button").click();
@@ -352,7 +353,7 @@ fn a_token_and_an_authenticator_are_set_up_in_a_browser() {
     browser.find("form[action='/settings/tokens/revoke'] button").click();
     browser.says("The token grafana is revoked");
     assert_eq!(asked(&token), "401");
-    // A second factor: without JavaScript and without a picture, by the text of the secret.
+    // Set up a second factor, without JavaScript and without the picture: by typing the secret.
     browser.find(".who a").click();
     browser.says("A password is enough");
     browser.find("form[action='/account/codes/begin'] button").click();
@@ -387,7 +388,7 @@ fn a_token_and_an_authenticator_are_set_up_in_a_browser() {
     assert_eq!(site.json(&["console", "list"])[0]["codes"], false);
 }
 
-/// The code that an authenticator with this secret shows now: oathtool computes it, so that not only we believe in ours.
+/// The code that an authenticator with this secret shows now. oathtool computes it, so that our own code is not tested against itself.
 fn authenticator(secret: &str) -> String {
     let shown = std::process::Command::new("oathtool").args(["--totp", "--base32", secret]).output();
     let shown = shown.expect("oathtool runs: tools/setup installs it");

@@ -1,4 +1,4 @@
-//! The container image as it runs: one program, no other, no capability, a read-only file system.
+//! Tests of the container image: one program and no other, no capabilities, a read-only file system.
 
 use crate::control::gate::wait_for;
 use serde_json::Value;
@@ -8,11 +8,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The image's user.
+/// The user of the image.
 const USER: u32 = 10_001;
 
-/// Weir behind bubblewrap as in packaging/compose, with a network of its own. An ordinary user starts it: for root, bubblewrap hides a part of
-/// /proc, as containers do that are not allowed what packaging/compose/lab.yml allows.
+/// Runs Weir in bubblewrap as in packaging/compose, with a network of its own. An ordinary user starts it: for root, bubblewrap hides a
+/// part of /proc, like containers without the permissions that packaging/compose/lab.yml gives.
 struct Container {
     home: tempfile::TempDir,
     process: Child,
@@ -33,7 +33,7 @@ impl Container {
         let mut stripped = Command::new("strip");
         stripped.args(["--strip-all", "-o"]).arg(image.join("usr/bin/weir")).arg(program);
         assert!(stripped.status().unwrap().success());
-        // The shipped program is static; that of the tests brings its libraries.
+        // The released program is static. The one that is tested here needs its libraries.
         let needs = Command::new("ldd").arg(program).output().unwrap();
         for library in String::from_utf8_lossy(&needs.stdout).split_whitespace().filter(|word| word.starts_with('/')) {
             let place = image.join(library.trim_start_matches('/'));
@@ -53,7 +53,7 @@ impl Container {
         Container { home, process }
     }
 
-    /// What a verb says on the container's data, once it answers.
+    /// The JSON output of a command on the container's data, as soon as it succeeds.
     fn json(&self, arguments: &[&str]) -> Value {
         wait_for(&format!("an answer to {arguments:?}"), || {
             let mut command = Command::new(self.home.path().join("image/usr/bin/weir"));

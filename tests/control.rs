@@ -1,4 +1,4 @@
-//! `weir up` and the verbs around it, as an operator uses them.
+//! Tests of `weir up` and the commands around it, as an operator uses them.
 
 mod family;
 pub(crate) mod gate;
@@ -109,7 +109,7 @@ fn a_worm_is_stopped_and_people_decide() {
     let refused = Client::login(&up.plain, "demo", &password).err().expect("no login");
     assert!(refused.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{refused}");
 
-    // Whether the delay was told before it was overtaken by the stop depends on how fast the notices are written.
+    // Whether there is a notice about the delay before the one about the stop depends on how fast the notices are written.
     wait_for("the notice of the stop", || {
         let notices = site.arrived("demo-contact@localhost", 1);
         let notices: String = notices.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
@@ -135,14 +135,14 @@ fn a_worm_is_stopped_and_people_decide() {
     wait_for("the deleted file to go", || (!site.data().join(format!("held/{third}.eml")).exists()).then_some(()));
     site.weir(&["held", "delete", "--user", "demo"]).refused(&["Delete 18 messages for 18 recipients", "--yes"]);
 
-    // Who did what is in the account's history, from then on.
+    // From now on, what each person did is in the history of the account.
     wait_for("the stop in its history", || {
         let stops = site.json(&["user", "show", "demo"])["stops"].clone();
         let said = stops[0]["outcome"].as_str()?;
         (said.starts_with("mail released by cli:") && said.contains(", mail deleted by cli:")).then_some(())
     });
 
-    // Kill it as a power cut would: the stop and the mail are still there, whether somebody runs or not.
+    // After a kill, the stop and the mail must still be there, whether a process runs or not.
     up.kill();
     let questions: [&[&str]; 4] = [&["held", "list"], &["user", "list"], &["user", "show", "demo"], &["audit", "demo"]];
     let at_rest: Vec<Value> = questions.iter().map(|question| site.json(question)).collect();
@@ -235,7 +235,7 @@ fn users_are_managed_with_and_without_a_running_gate() {
 fn what_a_thief_has_sent_and_has_not_left_yet_is_deleted_with_what_is_held() {
     let site = Site::new("[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\n");
     let up = site.up();
-    // A file where the folder of Maildirs should be: nothing can be delivered.
+    // With a file in place of the folder of Maildirs, nothing can be delivered.
     fs::write(site.data().join("mail"), "in the way").expect("a file");
     let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
     let queued = id_in(&client.mail("demo@localhost", &["ann@localhost"], "pay here"));
@@ -245,7 +245,7 @@ fn what_a_thief_has_sent_and_has_not_left_yet_is_deleted_with_what_is_held() {
     wait_for("the attempt to fail", || deferred().then_some(()));
     let said = site.weir(&["user", "secure", "demo", "--generate", "--yes"]).ok();
     assert!(said.contains("1 held recipient of 1 message, and 1 message that waited for delivery"), "{said}");
-    // The notices about it wait too: nothing can be delivered.
+    // The notices wait too, because nothing can be delivered.
     let waits = || site.weir(&["queue", "list"]).ok().contains(&queued);
     wait_for("the queue without it", || (!waits()).then_some(()));
     assert_eq!(site.json(&["find", &queued])["messages"][0]["state"], "deleted");
@@ -263,7 +263,7 @@ fn outgoing_mail_that_cannot_go_is_listed_and_retried() {
     let site = Site::new("");
     let data = site.data();
     let up = site.up();
-    // A file where the folder of Maildirs should be: nothing can be delivered.
+    // With a file in place of the folder of Maildirs, nothing can be delivered.
     fs::write(data.join("mail"), "in the way").expect("a file");
     let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
     let id = id_in(&client.mail("demo@localhost", &["ann@localhost"], "hello"));
@@ -278,7 +278,8 @@ fn outgoing_mail_that_cannot_go_is_listed_and_retried() {
     assert!(waits(), "at rest");
     let up = site.up();
     wait_for("the letter to be taken up", || waits().then_some(()));
-    // While it cannot go yet: it would be tried by itself, too, and a slow machine finds nothing left to retry.
+    // It is retried while it still cannot be delivered: otherwise Weir would retry it by itself, and on a slow machine nothing would be
+    // left to retry.
     assert!(site.weir(&["queue", "retry", &id]).ok().contains("tried again now"));
     fs::remove_file(data.join("mail")).expect("it was there");
     site.arrived("ann@localhost", 1);
@@ -378,7 +379,7 @@ fn the_configuration_is_in_every_backup_and_comes_back_as_a_copy() {
         |folder: &str| fs::read(std::path::Path::new(folder).join("configuration/weir.toml")).expect("it is there");
     assert_eq!(kept(&open), text);
     assert!(kept(&sealed) != text, "it is sealed with the rest");
-    // A file that is there already, from a restore that was interrupted, stays as it is.
+    // A file that an interrupted restore left behind stays as it is.
     fs::create_dir_all(other.data()).expect("a folder");
     fs::copy(site.data().join("format"), other.data().join("format")).expect("a data folder");
     fs::write(other.data().join("weir.toml.restored"), "mine").expect("a file");
@@ -429,7 +430,7 @@ fn two_relays_on_one_postgresql_are_one_throttle() {
     assert!(done["records"] == false && done["note"].as_str().is_some_and(|note| note.contains("pg_dump")), "{done}");
 }
 
-/// The names of all files below.
+/// The names of all files below a folder.
 fn maildir_names(folder: &std::path::Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -484,7 +485,7 @@ fn what_cannot_be_reached_says_so_in_a_sentence() {
     assert!(run.contains("you may not look into") && run.contains("hint"), "{run}");
 }
 
-/// What `weir status` says to somebody whom the folder's permissions keep out, root or not.
+/// What `weir status` prints for a user whom the permissions of the folder keep out, even if the test runs as root.
 fn powerless(site: &Site) -> String {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all", "--inh-caps=-all"]);
@@ -492,7 +493,7 @@ fn powerless(site: &Site) -> String {
     command.arg(plain.get_program()).args(plain.get_args());
     let tried = command.stdin(Stdio::null()).output().expect("setpriv runs");
     let said = String::from_utf8_lossy(&tried.stderr).into_owned();
-    // Who is not root cannot drop what they do not have, and needs not.
+    // If we are not root, capabilities cannot be dropped and need not be.
     if said.starts_with("setpriv:") { site.weir(&["status"]).stderr } else { said }
 }
 

@@ -1,5 +1,5 @@
-//! The corpus of the scanners through the running gate, by SMTP: what hides something is never delivered and has the right reason, and
-//! what real mailers write arrives. With a real clamd and without.
+//! Sends the scanners' corpus through the running gate by SMTP. Mail that hides something must never be delivered, and must be kept for the
+//! right reason; mail as real mailers write it must arrive. Tested with a real clamd and without.
 
 #![allow(dead_code, reason = "the scanners' own tests use the rest")]
 
@@ -12,12 +12,12 @@ use mails::{BAD_LEAST, HELD_MOST, HONEST_LEAST, bad_mail, by_class, honest_mail}
 use std::collections::BTreeMap;
 use weir_peers::Clamd;
 
-/// Sessions that send at once: one would wait for the disk after each message.
+/// How many sessions send at the same time, because a single one would wait for the disk after each message.
 const SENDERS: usize = 4;
-/// What our own SMTP server refuses at once, for a NUL or a line end that is none.
+/// How many messages our SMTP server may refuse at once, because of a NUL or a bare CR or LF.
 const REFUSED_MOST: usize = 20;
 
-/// With a second dot before each line that begins with one.
+/// Doubles the dot at the beginning of lines.
 fn stuffed(message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len());
     for line in message.split_inclusive(|octet| *octet == b'\n') {
@@ -29,7 +29,7 @@ fn stuffed(message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sends a message; the reply to its last line. A server that has enough of this session gets another one.
+/// Sends a message. Returns the reply to its last line. If the server ends the session, a new one is opened.
 pub(crate) fn sent(client: &mut Client, inbound: &str, to: &str, message: &[u8]) -> String {
     let text = stuffed(message);
     for _ in 0..2 {
@@ -42,13 +42,13 @@ pub(crate) fn sent(client: &mut Client, inbound: &str, to: &str, message: &[u8])
     String::new()
 }
 
-/// Sends each message to its recipient, in one session; the replies in the same order.
+/// Sends each message to its recipient, in one session. Returns the replies in the same order.
 fn sent_in_turn(inbound: &str, mails: &[(String, &Mail)]) -> Vec<String> {
     let mut client = Client::greeted(inbound);
     mails.iter().map(|(to, mail)| sent(&mut client, inbound, to, &mail.message)).collect()
 }
 
-/// The same in several sessions at once.
+/// The same, in several sessions at the same time.
 fn all_sent(inbound: &str, mails: &[(String, &Mail)]) -> Vec<String> {
     std::thread::scope(|scope| {
         let shares = mails.chunks(mails.len().div_ceil(SENDERS));
@@ -57,7 +57,7 @@ fn all_sent(inbound: &str, mails: &[(String, &Mail)]) -> Vec<String> {
     })
 }
 
-/// What is in quarantine: the queue, the message and the reason, by recipient. One list has at most a thousand rows, so each queue has its own.
+/// The quarantined mail: queue, message and reason, by recipient. A list has at most a thousand rows, so each queue is listed by itself.
 fn kept(site: &Site) -> BTreeMap<String, [String; 3]> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let mut kept = BTreeMap::new();
@@ -73,7 +73,7 @@ fn kept(site: &Site) -> BTreeMap<String, [String; 3]> {
     kept
 }
 
-/// Where a message is kept, and all that was found: the gravest finding is the reason, and the rest is in the verdict.
+/// The place where a message is kept, and everything that was found: the worst finding is the reason, and the rest is in the verdict.
 fn end(site: &Site, [queue, message, reason]: &[String; 3]) -> (String, String) {
     let verdict = site.data().join("quarantine").join(format!("{message}.verdict"));
     (queue.clone(), format!("{reason}; {}", std::fs::read_to_string(verdict).unwrap_or_default()))
@@ -120,7 +120,7 @@ fn through_the_gate(clamd: Option<&Clamd>) {
         let got = kept.get(to).map(|entry| end(&site, entry));
         let right = match &got {
             Some((place, reason)) => ends.iter().any(|end| queue(*end) == place) && reason.contains(says),
-            // Not for now is no refusal.
+            // A temporary refusal does not count as a refusal.
             None => refused.get(to.as_str()).is_some_and(|said| said.starts_with('5')),
         };
         if !right || is_delivered(&site, to) {

@@ -1,4 +1,4 @@
-//! People of a real OpenLDAP directory sign in: to send mail, and at the console.
+//! Tests of people in a real OpenLDAP directory who sign in, to send mail and at the console.
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up};
@@ -8,14 +8,14 @@ use weir_peers::{Slapd, TestAuthority};
 const PASSWORD: &str = "known to ldap";
 const LATER: &str = "454 4.7.0 the login cannot be checked now, try again later";
 
-/// A site that asks this server; people are known by their address.
+/// A site that asks this server. People are known by their mail address.
 fn site(server: &str, more: &str) -> (Site, Up) {
-    // Wrong logins are counted as ever; here are more of them than an address may have.
+    // Wrong logins are counted as always; this test makes more of them than one address may.
     let site = Site::new("[limits]\nfailed_logins_per_address = 1000\n");
     let reader = site.home().join("reader");
     std::fs::write(&reader, "reads\n").expect("a file");
     let text = std::fs::read_to_string(site.home().join("weir.toml")).expect("settings");
-    // The page's own recipe, with the groups of this directory; names of entries are compared as directories do.
+    // Uses the recipe from docs, with the groups of this directory. Names of entries are compared as directories do.
     let place = [
         ("ldaps://ldap.example.org", server.to_owned()),
         ("/etc/weir/ldap-reader", reader.display().to_string()),
@@ -46,7 +46,7 @@ fn people_of_a_directory_send_mail_as_themselves_and_nobody_else_does() {
     let authority = TestAuthority::new();
     let slapd = Slapd::start(Some(&authority));
     let (site, up) = site(&slapd.secure(), &trusting(&authority));
-    // However it is typed, it is one person with one throttle.
+    // However the login is typed, it is the same person with the same throttle.
     for login in ["ann", "ANN", "Ann@LocalHost"] {
         let mut ann = Client::login(&up.plain, login, PASSWORD).expect("a login");
         let reply = ann.mail("ann@localhost", &["friend@localhost"], "hello");
@@ -58,9 +58,9 @@ fn people_of_a_directory_send_mail_as_themselves_and_nobody_else_does() {
     let wrong = [
         ("ann", "wrong"),
         ("nobody", PASSWORD),
-        // Directories answer a name with an empty password with success.
+        // Directories answer a bind with an empty password with success.
         ("ann", ""),
-        // What would be a filter, or a name of an entry, if it were put into one.
+        // Logins that would change a filter or the name of an entry, if they were inserted as they are.
         ("*", PASSWORD),
         ("a*", PASSWORD),
         ("*)(uid=*", PASSWORD),
@@ -70,7 +70,7 @@ fn people_of_a_directory_send_mail_as_themselves_and_nobody_else_does() {
         ("\\61nn", PASSWORD),
         ("uid=ann,ou=people,dc=example,dc=org", PASSWORD),
         ("ann\u{0}", PASSWORD),
-        // Those are no people.
+        // Entries that are not people.
         ("reader", "reads"),
         ("cn=reader,dc=example,dc=org", "reads"),
     ];
@@ -78,11 +78,11 @@ fn people_of_a_directory_send_mail_as_themselves_and_nobody_else_does() {
         let said = refusal(&up, login, password);
         assert!(said.starts_with("535 5.7.8 ") || said.starts_with("501 "), "{login:?}: {said}");
     }
-    // A lock here counts, whatever the directory says.
+    // A lock in Weir counts, whatever the directory says.
     site.weir_with(&["user", "add", "cat@localhost", "--password-stdin"], "a password of our own\n").ok();
     assert!(refusal(&up, "cat", PASSWORD).starts_with("535 5.7.8 "), "who has a password here is not had by one there");
     assert!(Client::login(&up.plain, "cat@localhost", "a password of our own").is_ok());
-    // Nor by one who writes the name with other capitals.
+    // Nor by somebody in the directory whose name differs only in case.
     site.weir_with(&["user", "add", "Bob@LocalHost", "--password-stdin"], "a password of our own\n").ok();
     assert!(refusal(&up, "bob", PASSWORD).starts_with("535 5.7.8 "), "bob is too much like Bob");
     site.weir(&["user", "lock", "cat@localhost", "--reason", "a leak"]).ok();

@@ -1,4 +1,4 @@
-//! Users at a real Dovecot: right and wrong passwords, locks, and a Dovecot that is down, restarted or hangs.
+//! Tests of users whose passwords a real Dovecot checks: right and wrong passwords, locks, and a Dovecot that is down, restarted or hangs.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn dovecots_users_log_in_and_send_as_themselves() {
         let said = refusal(&up, user, password);
         assert!(said.starts_with("535 5.7.8 ") || said.starts_with("501 "), "{user}: {said}");
     }
-    // Nobody of ours knows ann, and ann may still not be somebody else.
+    // Weir has no user ann, but ann must still not send as somebody else.
     let forged = ann.mail("bob@localhost", &["friend@localhost"], "forged");
     assert!(forged.starts_with("553 5.7.1 bob@localhost is not an address of the login ann@localhost"), "{forged}");
     for line in ["MAIL FROM:<ann@localhost>", "RCPT TO:<friend@localhost>", "DATA"] {
@@ -46,7 +46,7 @@ fn dovecots_users_log_in_and_send_as_themselves() {
 fn a_name_is_what_dovecot_says_it_is() {
     let dovecot = Dovecot::start(&[("ann@localhost", PASSWORD), ("cat@localhost", PASSWORD)]);
     let (site, up) = gate(&dovecot, "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nstop_at = 2\n");
-    // One throttle, however the name is typed.
+    // There is one throttle, however the name is typed.
     let mut sent = 0;
     for name in ["ann@localhost", "ANN@localhost", "Ann@LOCALHOST", "anN@localhost"] {
         let mut client = Client::login(&up.plain, name, PASSWORD).expect("a login");
@@ -55,7 +55,7 @@ fn a_name_is_what_dovecot_says_it_is() {
         assert_eq!(reply.contains("you are stopped"), sent == 4, "{reply}");
     }
     assert!(refusal(&up, "aNN@localhost", PASSWORD).starts_with("535 5.7.1 the account is stopped"));
-    // And one lock.
+    // And there is one lock.
     site.weir(&["user", "add", "cat@localhost", "--password-stdin"]).refused(&["no password on standard input"]);
     site.weir_with(&["user", "add", "cat@localhost", "--password-stdin"], "not used here\n").ok();
     site.weir(&["user", "lock", "cat@localhost", "--reason", "a leak"]).ok();
@@ -78,7 +78,7 @@ fn a_dovecot_that_is_down_restarted_or_hangs_lets_nobody_in_and_loses_nothing() 
     let mut nobody = Client::greeted(&up.plain);
     nobody.say("MAIL FROM:<ann@localhost>");
     assert!(nobody.say("RCPT TO:<friend@localhost>").starts_with("530 5.7.0 log in first"), "nothing passes");
-    // Who is in already can go on.
+    // A session that is logged in already can go on.
     assert!(before.mail("ann@localhost", &["friend@localhost"], "meanwhile").contains("accepted"));
 
     dovecot.restart();
@@ -92,7 +92,7 @@ fn a_dovecot_that_is_down_restarted_or_hangs_lets_nobody_in_and_loses_nothing() 
     assert!(begun.elapsed() < Duration::from_secs(25), "the patience is 10 s");
     dovecot.thaw();
     wait_for("Dovecot to answer again", || Client::login_now(&up.plain, "ann@localhost", PASSWORD));
-    // None of this was a wrong password: nobody is banned for Dovecot's troubles.
+    // None of this was a wrong password, so nobody is banned for Dovecot's problems.
     assert_eq!(site.status()["gate"]["counters"]["logins_failed"], 0);
     site.arrived("friend@localhost", 2);
 }

@@ -1,4 +1,4 @@
-//! `weir sim election`, as a user runs it.
+//! Tests of `weir sim election`, as a user runs it.
 
 use crate::harness::weir;
 

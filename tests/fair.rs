@@ -1,4 +1,4 @@
-//! `weir sim fair`, as a user runs it.
+//! Tests of `weir sim fair`, as a user runs it.
 
 use crate::harness::weir;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `weir sim feeds` and `weir feeds tune` as a user runs them.
+//! Tests of `weir sim feeds` and `weir feeds tune`, as a user runs them.
 
 use crate::harness::weir;
 use serde_json::Value;
@@ -50,7 +50,7 @@ fn the_papers_waits_come_out() {
     assert!(paper["table_2_paper_only"][1]["values"][0] == 1.803);
 }
 
-/// The limits that the tuner prints, in a run of their own with another seed.
+/// Checks the limits that the tuner prints, in a run of their own with another seed.
 #[track_caller]
 fn tuned_waits_at_most(strategy: &str, most_s: f64) {
     let tuned = json(&["feeds", "tune", "--dist", "dual-gaussian", "--strategy", strategy, "--json"]);
@@ -83,7 +83,7 @@ fn tuned_shortest_first() {
 
 #[test]
 fn by_default_mail_waits_no_longer_than_in_one_line() {
-    // With the paper's rules the default limits made it 0.019, 0.174 and 0.855 s.
+    // With the paper's rules, the default limits gave 0.019, 0.174 and 0.855 s.
     for lambda in ["0.75", "1.5", "2.2"] {
         let report = json(&["sim", "feeds", "--lambda", lambda, "--arrivals", "300000", "--json"]);
         let (feeds, line) = (number(&report, "mean_wait_s"), number(&report, "line_wait_s"));

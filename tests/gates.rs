@@ -1,4 +1,4 @@
-//! Gates that are off open nothing; gates that fail, fail alone and come back.
+//! Tests that gates that are off open nothing, and that a gate that fails does so without the others and comes back.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ fn port(address: &str) -> u16 {
     address.rsplit_once(':').expect("a port").1.parse().expect("a number")
 }
 
-/// Status and body of a page of the console.
+/// The status code and the body of a page of the console.
 pub(crate) fn page(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
@@ -59,7 +59,7 @@ fn users(site: &Site) -> usize {
     site.json(&["user", "list"]).as_array().expect("a list").len()
 }
 
-/// Whether a spool has ever been opened here; its folder is part of every data folder.
+/// Whether a spool was ever opened here. The folder alone says nothing, because every data folder has it.
 fn has_spool(site: &Site) -> bool {
     fs::read_dir(site.data().join("spool")).expect("the data folder's layout").next().is_some()
 }
@@ -79,7 +79,7 @@ fn with_only_the_web_nothing_else_listens() {
     };
     assert_eq!((says("mail"), says("scan"), says("lab")), ("off".into(), "off".into(), "off".into()), "{status}");
     assert!(says("web").as_str().is_some_and(|says| says.contains("1 server")), "{status}");
-    // Nothing is said about mail either.
+    // The greeting says nothing about mail either.
     assert!(up.said.contains("web status`") && !up.said.contains("held list"), "{}", up.said);
     let configuration = site.home().join("weir.toml");
     let checked = crate::harness::weir(&["check", "--config", configuration.to_str().expect("a path")]).ok();
@@ -113,7 +113,7 @@ fn a_web_gate_whose_port_is_taken_fails_alone_and_comes_back() {
     assert!(up.said.contains("web          DOES NOT RUN"), "{}", up.said);
     TcpStream::connect(&up.plain).expect("mail is served");
     assert_eq!(state(&site, "mail"), "up");
-    // It is tried again every moment, and starts meanwhile.
+    // The web gate is tried again and again, so now and then it is starting.
     wait_for("the web to fail", || (state(&site, "web") == "failed").then_some(()));
     let (status, body) = wait_for("a page that says so", || {
         Some(page(&console(&up), "/readyz")).filter(|(_, body)| body.contains("web: failed"))
@@ -155,7 +155,7 @@ fn a_lab_without_its_programs_fails_alone() {
     assert_eq!(state(&site, "lab"), "failed");
 }
 
-/// A scanner that is not there keeps neither mail from being taken nor other gates from serving.
+/// If a scanner is missing, mail is accepted all the same, and the other gates serve.
 #[test]
 fn a_scanner_that_is_away_keeps_nothing_from_starting() {
     let scan = "[scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:9\"]\n";
@@ -174,7 +174,7 @@ fn a_scanner_that_is_away_keeps_nothing_from_starting() {
     assert!(printed.contains("NOT WELL") && printed.lines().count() <= 12, "{printed}");
 }
 
-/// Mail and the console need the records, the web gate does not.
+/// Mail and the console need the records, but the web gate does not.
 #[test]
 fn a_database_that_is_away_keeps_the_web_from_nothing() {
     let postgres = weir_peers::Postgres::start();

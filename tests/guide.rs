@@ -1,4 +1,4 @@
-//! The guide: every page is in its table of contents, every link leads somewhere, and the configurations in it are valid.
+//! Tests of the guide: every page is in the table of contents, every link leads somewhere, and the configurations in it are valid.
 
 use crate::harness::weir;
 use std::fs;
@@ -14,13 +14,13 @@ fn pages() -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect()
 }
 
-/// What stands in round brackets behind square ones, outside of code.
+/// The targets of links: what is in round brackets after square ones, outside of code.
 fn links(text: &str) -> Vec<String> {
     let prose = text.split("```").step_by(2).collect::<String>();
     prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
 }
 
-/// The names of the places in a page, as a browser of the source makes them from its headings.
+/// The anchors of a page, as a browser of the repository makes them from the headings.
 fn places(text: &str) -> Vec<String> {
     let prose = text.split("```").step_by(2).collect::<String>();
     let headings = prose.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
@@ -71,7 +71,7 @@ fn every_configuration_in_the_guide_and_of_the_containers_is_valid() {
         assert_eq!(said.code, Some(0), "{whence}:\n{text}\n{}", said.stderr);
     };
     let mut checked = 0;
-    // A plugin says who it is in a file of its own kind.
+    // A plugin has a manifest of its own kind, so that page is left out.
     for page in pages().into_iter().filter(|page| !page.ends_with("plugins.md")) {
         let text = fs::read_to_string(&page).unwrap();
         for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
@@ -89,14 +89,14 @@ fn every_configuration_in_the_guide_and_of_the_containers_is_valid() {
         assert_eq!(weir["cap_drop"], serde_json::json!(["ALL"]), "{kind}");
         let mounted: Vec<&str> = weir["volumes"].as_array().unwrap().iter().filter_map(|one| one.as_str()).collect();
         assert!(mounted.contains(&format!("./{kind}.toml:/etc/weir/weir.toml:ro").as_str()), "{kind}: {mounted:?}");
-        // Each service that is waited for is there.
+        // Every service that another one waits for exists.
         let services = composed["services"].as_object().unwrap();
         let waits = weir["depends_on"].as_array().cloned().unwrap_or_default();
         assert!(waits.iter().all(|name| services.contains_key(name.as_str().unwrap())), "{kind}: {waits:?}");
     }
 }
 
-/// A compose file as a reader of YAML sees it.
+/// A compose file, parsed as YAML.
 fn composed(kind: &str) -> serde_json::Value {
     let read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");

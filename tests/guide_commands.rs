@@ -1,8 +1,8 @@
-//! The commands of README and guide, run as they are printed, page by page, by a shell in a small world of its own.
+//! Runs the commands in README and guide as they are printed, page by page, with a shell in a small world of its own.
 //!
-//! The world is a root that bubblewrap makes: programs of this machine, an empty network, and a Weir that `weir up --demo` started, as `make run`
-//! does. What a page speaks of (a log, a suspicious file) lies ready. A line that cannot run there is in `NOT_HERE`, with the reason; that its flags exist
-//! is checked all the same (crates/weir/src/guide.rs).
+//! The world is a root that bubblewrap makes: programs of this machine, an empty network, and a Weir that `weir up --demo` started, as
+//! `make run` does. Everything that a page mentions (a log, a suspicious file) is prepared. `NOT_HERE` lists the lines that cannot run
+//! there, with the reason; that their flags exist is checked all the same (crates/weir/src/guide.rs).
 
 use crate::world::World;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines that are not run: how they begin, and why.
+/// The beginnings of lines that are not run, and why.
 const NOT_HERE: &[(&str, &str)] = &[
     ("make ", "builds; the test looks whether the Makefile has it"),
     ("cargo build", "builds"),
@@ -44,7 +44,7 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("weir lab pcap", "the sample did not run in a VM here; tests/lab_vm.rs"),
 ];
 
-/// A block of shell commands, and where it is printed.
+/// A block of shell commands, and the page on which it is printed.
 struct Block {
     page: String,
     line: usize,
@@ -69,7 +69,7 @@ fn blocks() -> Vec<(String, Block)> {
     let mut found = Vec::new();
     for (page, text) in pages() {
         let mut open: Option<(String, Block)> = None;
-        // A block in a list is as far from the left as its fence.
+        // A block in a list is indented as far as its fence.
         let mut indent = String::new();
         for (number, line) in text.lines().enumerate() {
             match (line.trim_start().strip_prefix("```"), &mut open) {
@@ -138,7 +138,7 @@ fn every_shell_block_is_one_that_a_shell_reads() {
     }
 }
 
-/// What the pages speak of, made in the world. `weir` asks for passwords on a terminal; nobody types here, so they are piped in.
+/// Prepares everything that the pages mention. `weir` asks for passwords on a terminal; there is none here, so they are piped in.
 const PROPS: &str = r#"
 set -e
 mkdir -p ~/Mail ~/Maildir/.Sent/cur ~/Maildir/.Sent/new ~/Maildir/.Sent/tmp /var/vmail/example.org/ann/Maildir/.Sent/{cur,new,tmp} /var/backups/weir /var/log/nginx
@@ -209,7 +209,7 @@ fn the_commands_of_readme_and_guide_run_as_they_are_printed() {
     fs::write(guide.join("props.sh"), props).unwrap();
     fs::write(guide.join("stage.sh"), STAGE).unwrap();
     fixtures_in(&fixtures);
-    // What upgrade.md installs, and what runs: the same program, since there is only one here.
+    // The program that upgrade.md installs and the one that runs are the same here, because there is only one.
     let weir = Path::new(env!("CARGO_BIN_EXE_weir"));
     for place in [bin.join("weir"), home.join("weir")] {
         fs::hard_link(weir, &place).or_else(|_| fs::copy(weir, &place).map(drop)).unwrap();
@@ -223,7 +223,7 @@ fn the_commands_of_readme_and_guide_run_as_they_are_printed() {
     assert_eq!(said.lines().filter(|line| line.starts_with("ran ")).count(), run, "{said}\n{errors}");
 }
 
-/// Pages whose commands change what others count on come later.
+/// The order of the pages: those whose commands change what other pages need come later.
 fn rank(page: &str) -> usize {
     ["web-site.md", "tour.md", "lab.md"].iter().position(|first| *first == page).unwrap_or(match page {
         "upgrade.md" => 99,
@@ -231,7 +231,7 @@ fn rank(page: &str) -> usize {
     })
 }
 
-/// The lines that can run here, or nothing if none can; `used` learns which exceptions were needed.
+/// The lines that can run here; none if there are none. Adds to `used` the exceptions that were needed.
 fn what_runs(text: &str, used: &mut BTreeSet<&'static str>) -> Option<String> {
     let mut out = String::new();
     let full = std::env::var("WEIR_GUIDE").is_ok_and(|value| value == "full");
@@ -249,7 +249,7 @@ fn what_runs(text: &str, used: &mut BTreeSet<&'static str>) -> Option<String> {
     out.lines().any(|line| !line.is_empty() && !line.starts_with('#')).then_some(out)
 }
 
-/// docs/plugins.md has a plugin in two blocks; what it says about it is tried with these very files.
+/// docs/plugins.md contains a plugin in two blocks. What the page says about it is tried with exactly these files.
 fn plugin_of_the_page(props: &mut String) {
     let of_page: Vec<(String, Block)> = blocks().into_iter().filter(|(_, block)| block.page == "plugins.md").collect();
     let first = |label: &str| of_page.iter().find(|(of, _)| of == label).map(|(_, block)| block.text.clone()).unwrap();

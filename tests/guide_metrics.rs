@@ -1,4 +1,4 @@
-//! The page of metrics names every figure that a Weir with all gates exports, and none that it does not.
+//! Tests that the page about metrics names every metric that a Weir with all gates exports, and no other.
 
 use crate::console::INBOUND;
 use crate::control::gate::Site;
@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Both mail servers count the same things, which the page lists once.
+/// Both mail servers export the same metrics, which the page lists only once.
 const FAMILIES: [&str; 2] = ["weir_submission_", "weir_inbound_"];
 
-/// Exported only where Weir gets certificates by itself.
+/// These are exported only if Weir obtains certificates.
 const CERTIFICATES: [&str; 2] = ["weir_certificate_expiry_timestamp_seconds", "weir_certificate_failing"];
 
 fn is_single(name: &&str) -> bool {

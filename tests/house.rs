@@ -1,4 +1,4 @@
-//! The program itself: the command line, the configuration, the generated pages.
+//! Tests of the program itself: the command line, the configuration, and generated pages.
 
 use crate::control::gate::Site;
 use crate::harness::weir;
@@ -82,7 +82,7 @@ fn check_tries_ports_and_fails_for_none() {
         assert!(others["warnings"].to_string().contains(&holder), "{others}");
     }
     drop(up);
-    // Doors and LMTP are listeners as well.
+    // Doors and LMTP listen as well.
     let _somebody = TcpListener::bind(("127.0.0.1", taken)).expect("a free port");
     let lmtp = format!(
         "{listeners}[inbound]\nlisten_lmtp = [\"127.0.0.1:{taken}\"]\ndomains = [\"a.example\"]\nrecipients = \"any\"\n"

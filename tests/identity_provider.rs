@@ -1,4 +1,4 @@
-//! People of an OpenID Connect provider sign in at the console: of a real one (oidc-provider), and of one that tells lies.
+//! Tests of people who sign in at the console through an OpenID Connect provider: a real one (oidc-provider), and one that lies.
 
 use crate::console::browser::Browser as Chromium;
 use crate::console::visitor::Visitor;
@@ -9,12 +9,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use weir_peers::{TestAuthority, TestIdentityProvider};
 
-/// What the recipe of the page has in place of what this test has.
+/// The values in the recipe of the page that this test replaces.
 const ISSUER: &str = "https://id.example.org/realms/staff";
 const SECRET_FILE: &str = "/etc/weir/oidc-secret";
 const CALLBACK: &str = "/login/oidc/callback";
 
-/// A site whose people may sign in by this provider.
+/// A site where people may sign in through this provider.
 fn site(provider: &TestIdentityProvider, authority: &TestAuthority, more: &str) -> (Site, Up, String) {
     let site = Site::new("");
     let secret = site.home().join("secret");
@@ -32,18 +32,19 @@ fn site(provider: &TestIdentityProvider, authority: &TestAuthority, more: &str) 
     (site, up, base)
 }
 
-/// A browser: curl with its cookies, which it keeps apart by host and path. Each has an address of its own: failed logins make an address wait.
+/// A browser: curl with its cookies, which it keeps apart by host and path. Each browser has an address of its own, because failed logins
+/// make an address wait.
 struct Browser {
     home: tempfile::TempDir,
     from: String,
     authority: PathBuf,
 }
 
-/// What it shows.
+/// A page that the browser shows.
 struct Page {
     status: u16,
     address: String,
-    /// Where it was sent, if it does not follow.
+    /// The address to which it was redirected, if it does not follow redirects.
     location: String,
     text: String,
 }
@@ -55,17 +56,17 @@ impl Browser {
         Browser { home: tempfile::tempdir().expect("a folder"), from, authority: authority.certificate() }
     }
 
-    /// A page, wherever it leads.
+    /// Opens an address and follows redirects.
     fn open(&self, address: &str) -> Page {
         self.ask(&["-L", address])
     }
 
-    /// What an address answers, without following it.
+    /// Opens an address without following redirects.
     fn look(&self, address: &str) -> Page {
         self.ask(&[address])
     }
 
-    /// Sends a form to the page that it is on.
+    /// Sends a form to the address of this page.
     fn send(&self, page: &Page, fields: &[&str]) -> Page {
         let fields: Vec<&str> = fields.iter().flat_map(|field| ["--data-urlencode", field]).collect();
         self.ask(&[&["-L", page.address.as_str()], &fields[..]].concat())
@@ -90,7 +91,7 @@ impl Browser {
         Page { status, address: word(), location: word(), text: text.to_owned() }
     }
 
-    /// Logs in at the real provider's own pages; the page of the console that comes of it.
+    /// Logs in on the real provider's own pages. Returns the page of the console that follows.
     #[track_caller]
     fn sign_in(&self, base: &str, name: &str, next: &str) -> Page {
         let login = self.open(&format!("{base}/login/oidc?next={next}"));
@@ -100,7 +101,7 @@ impl Browser {
         self.send(&consent, &["prompt=consent"])
     }
 
-    /// Begins a sign-in; what the provider would be told.
+    /// Begins a sign-in. Returns what would be sent to the provider.
     #[track_caller]
     fn begin(&self, base: &str) -> Begun {
         let begun = self.look(&format!("{base}/login/oidc?next=%2Faudit"));
@@ -122,7 +123,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// What the lying provider is to say, as a code.
+    /// The code that tells the lying provider what to say.
     fn code(&self, lie: &str, name: &str, groups: &str) -> String {
         let asked = format!(r#"{{"lie":"{lie}","nonce":"{}","name":"{name}","groups":[{groups}]}}"#, self.nonce);
         let alphabet: Vec<u8> = (b'A'..=b'Z').chain(b'a'..=b'z').chain(b'0'..=b'9').chain(*b"-_").collect();
@@ -142,7 +143,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     let (site, up, base) = site(&provider, &authority, "");
     let admin = up.admin_password();
 
-    // It is not there yet: the page says so, and local accounts work.
+    // While the provider is not running, the page says so, and local accounts work.
     let ann = Browser::new(&authority);
     let away = ann.open(&format!("{base}/login/oidc"));
     assert_eq!(away.status, 503, "{}", away.text);
@@ -150,7 +151,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     assert!(Visitor::log_in(&base, &[], ("admin", &admin)).get("/settings").contains("sign_in.oidc"));
 
     provider.start(&format!("{base}{CALLBACK}"), "RS256");
-    // That it was away is remembered for a moment.
+    // Weir remembers for a moment that the provider was away.
     crate::control::gate::wait_for("a provider that answers", || {
         (Browser::new(&authority).look(&format!("{base}/login/oidc")).status == 303).then_some(())
     });
@@ -159,7 +160,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     assert!(welcome.text.contains("You are logged in as ann") && welcome.text.contains("href=\"/audit\""));
     assert!(ann.open(&format!("{base}/settings")).text.contains("sign_in.oidc"), "an administrator");
 
-    // The code and the state of a sign-in are good once, and nowhere else.
+    // The code and the state of a sign-in can be used only once, and only in the browser that began it.
     let again = ann.look(&welcome.address);
     assert_eq!(again.status, 403, "{}", again.text);
     assert!(again.text.contains("was not begun in this browser, was used already, or took too long"));
@@ -173,7 +174,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     assert!(audit.text.contains("console.login"), "an operator: {}", audit.text);
     assert_eq!(bob.open(&format!("{base}/settings")).status, 403);
 
-    // In no group; and with the name of a local account, however the provider praises them.
+    // People in no group are refused; so is somebody with the name of a local account, whatever the provider says about them.
     let cat = Browser::new(&authority).sign_in(&base, "cat", "");
     assert!(cat.status == 403 && cat.text.contains("Cat is in no group that may sign in here"), "{}", cat.text);
     let claimed = Browser::new(&authority);
@@ -181,7 +182,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     assert!(refused.status == 403 && refused.text.contains("There is a local account with the name admin"));
     assert!(!claimed.open(&format!("{base}/settings")).text.contains("sign_in.oidc"));
 
-    // Nobody is sent to another site.
+    // Nobody is redirected to another site.
     for next in ["https:%2F%2Fevil.example%2F", "%2F%2Fevil.example", "%2F%5Cevil.example"] {
         let landed = Browser::new(&authority).sign_in(&base, "bob", next);
         assert!(landed.status == 200 && !landed.text.contains("evil.example"), "{next}: {}", landed.text);
@@ -194,7 +195,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     assert!(of("console:ann", " by localhost:"), "{lines:?}");
     assert!(of("console:cat", "is in no group") && of("console:admin", "the name is a local account's"), "{lines:?}");
 
-    // A browser does not send the session's cookie with what another site has caused, and arrives all the same.
+    // A browser does not send the session's cookie with requests that another site caused. The sign-in must work all the same.
     let chromium = Chromium::start();
     chromium.goto(&format!("{base}/audit"));
     chromium.link("Log in with localhost").click();
@@ -206,7 +207,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     chromium.says("Log out");
     assert_eq!(chromium.url(), format!("{base}/audit"));
 
-    // Keys change: those of the new start have the names of the old ones, and are looked for.
+    // The provider changes its keys. The new ones have the names of the old ones, so Weir must fetch them again.
     provider.start(&format!("{base}{CALLBACK}"), "ES256");
     let back = crate::control::gate::wait_for("the new keys", || {
         let page = Browser::new(&authority).sign_in(&base, "ann", "");
@@ -214,7 +215,7 @@ fn people_of_a_real_provider_sign_in_with_the_role_of_their_groups() {
     });
     assert!(back.text.contains("You are logged in as ann"));
 
-    // It hangs: the page says so in time, and who is signed in stays so.
+    // The provider hangs: the page says so in time, and people who are signed in stay so.
     provider.freeze();
     let bob_begins = Browser::new(&authority).begin(&base);
     assert!(!bob_begins.state.is_empty(), "what it says of itself is remembered");
@@ -262,14 +263,14 @@ fn what_a_lying_provider_or_a_forged_answer_says_lets_nobody_in() {
             page.text
         );
     }
-    // What says nothing about people is not their fault.
+    // Failures that say nothing about people are not counted against them.
     for lie in ["silent", "endless", "redirect", "no groups"] {
         let browser = Browser::new(&authority);
         let begun = browser.begin(&base);
         let page = browser.look(&callback(&begun, &begun.code(lie, "eve", "\"weir-admins\"")));
         assert!(matches!(page.status, 403 | 503) && !in_as(&browser), "{lie}: {} {}", page.status, page.text);
     }
-    // Forged answers: no state, another's, two of them, none begun, an error with markup.
+    // Forged answers: no state, somebody else's state, two states, no sign-in begun, an error with markup.
     let other = Browser::new(&authority);
     let theirs = other.begin(&base);
     for forged in [
@@ -288,13 +289,13 @@ fn what_a_lying_provider_or_a_forged_answer_says_lets_nobody_in() {
     let trail = site.weir(&["audit"]).ok();
     assert!(trail.contains("console.login.failed") && !trail.contains("console:eve"), "{trail}");
 
-    // Somebody else of the same name does not get the session of the first: it ends.
+    // Another person with the same name does not get the session of the first one, which ends.
     assert!(in_as(&honest));
     let second = Browser::new(&authority);
     let begun = second.begin(&base);
     second.look(&callback(&begun, &begun.code("other subject", "dan", "\"helpdesk\"")));
     assert!(in_as(&second) && !in_as(&honest));
-    // Who fails again and again has to wait; others, and local accounts, have not.
+    // A browser that fails again and again has to wait; others and local accounts do not.
     let failing = Browser::new(&authority);
     let statuses: Vec<u16> = (0..6).map(|_| failing.look(&format!("{base}{CALLBACK}?state=x&code=y")).status).collect();
     assert_eq!(statuses, [403, 403, 403, 403, 403, 429]);

@@ -1,4 +1,4 @@
-//! Mail from outside, as another server brings it to the running gate.
+//! Tests of mail from outside, as another server brings it to the running gate.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::sync::mpsc;
 use weir_peers::NameServer;
 
-/// A client of the inbound port whom a listed peer names.
+/// A client of the inbound port with this address, as a listed peer says.
 fn client_from(up: &Up, address: &str) -> Client {
     let mut client = Client::greeted(&up.listener("inbound"));
     let said = client.say(&format!("XCLIENT ADDR={address}"));
@@ -78,7 +78,7 @@ fn what_spf_says_stands_in_the_delivered_message() {
 fn what_was_acknowledged_survives_a_kill_and_goes_to_its_next_server() {
     let next = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = next.local_addr().expect("an address").port();
-    // The port is kept, and nobody answers on it yet.
+    // The port is reserved, but no server answers on it yet.
     let site = Site::new(&format!(
         "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test smtp:127.0.0.1:{port}\"]\nrecipients = \"any\"\n"
     ));
@@ -109,7 +109,7 @@ fn the_demonstration_takes_mail_for_a_domain_of_its_own() {
         "{}",
         up.said
     );
-    // Another one on the same machine takes the next port.
+    // Another Weir on the same machine takes the next port.
     let other = Site::new("");
     let second = other.up_with(&["--demo"]);
     assert_ne!(second.listener("inbound"), address);
@@ -126,7 +126,7 @@ fn a_list_that_is_not_there_is_refused_at_start() {
     site.weir(&["up"]).refused(&["inbound.recipient_file /nonexistent/list cannot be read"]);
 }
 
-/// Takes messages on this port and tells their subjects.
+/// Accepts messages on this port and reports their subjects.
 fn take_all(listener: TcpListener) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! Incidents: what went wrong is told as a story, in the terminal, on the page, over the API and to the webhook, and a restart changes none of it.
+//! Tests of incidents: what went wrong is told as a story in the terminal, on the page, over the API and to the webhook, and a restart
+//! changes nothing of it.
 
 use crate::console::visitor::Visitor;
 use crate::console::{Flood, INBOUND};
@@ -9,10 +10,10 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use weir_peers::Clamd;
 
-/// What a worm may write as its subject.
+/// What a worm might write as its subject.
 const TRICK: &str = "<script>window.ran=1</script>\u{1b}[2J";
 
-/// A webhook that keeps what it hears.
+/// A webhook that keeps what it receives.
 struct Hook {
     address: String,
     heard: Arc<Mutex<Vec<Value>>>,
@@ -44,7 +45,7 @@ impl Hook {
         Hook { address, heard }
     }
 
-    /// What was told of incidents that were opened, once each.
+    /// The calls about incidents that were opened, each only once.
     fn opened(&self) -> Vec<String> {
         let heard = self.heard.lock().expect("the list");
         let opened = heard.iter().filter(|event| event["event"] == "incident.opened");
@@ -52,7 +53,7 @@ impl Hook {
     }
 }
 
-/// The story of this kind, when there is one.
+/// Waits for an incident of this kind and returns its story.
 fn story(site: &Site, kind: &str) -> Value {
     wait_for(&format!("the story of kind {kind}"), || {
         let list = site.json(&["incidents"]);
@@ -65,7 +66,7 @@ fn said(story: &Value) -> String {
     lines.filter_map(|line| line["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// A worm in the account `demo`.
+/// Lets a worm send from the account `demo`.
 fn outbreak(up: &Up) {
     let mut client = Client::login(&up.plain, "demo", &up.password()).expect("the demo user");
     for number in 0..40 {
@@ -76,7 +77,7 @@ fn outbreak(up: &Up) {
     }
 }
 
-/// What of a story no restart may change.
+/// The parts of a story that a restart must not change.
 fn lasting(story: &Value) -> Value {
     serde_json::json!([
         story["id"],
@@ -165,14 +166,14 @@ fn an_account_a_flood_and_a_scanner_become_stories_that_a_restart_does_not_chang
     assert_eq!(all(), before, "at rest");
     let up = site.up_with(&["--demo"]);
     assert_eq!(all(), before, "and when it runs again");
-    // The account is still stopped: that is the same incident, and nobody is told of it again.
+    // The account is still stopped. That is the same incident, so nobody is told again.
     let admin = Visitor::log_in(&format!("http://{}", up.listener("console")), &[], ("admin", &up.admin_password()));
     wait_for("a look", || admin.get("/").contains("open incident").then_some(()));
     assert_eq!(site.json(&["incidents"]).as_array().map(Vec::len), Some(3));
     up.signal("TERM");
     up.ended();
 
-    // A day later they are the same, and the page tells them.
+    // A day later the stories are the same, and the page shows them.
     let mut tomorrow = site.command(&["up", "--demo-user", "--demo"]);
     tomorrow.env("LD_PRELOAD", faketime()).env("FAKETIME", "+86400").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     let up = Site::start(tomorrow);

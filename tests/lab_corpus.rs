@@ -1,9 +1,9 @@
-//! Imitations of malware, all harmless, and honest programs: what the lab says of each (tests/fixtures/corpus; docs/lab-corpus.md has the table), and
-//! what becomes of a mail with each.
+//! Harmless imitations of malware, and honest programs: tests what the lab says about each (tests/fixtures/corpus; docs/lab-corpus.md has
+//! the table), and what happens to a mail with each.
 //!
-//! No bad one is clean or delivered, whoever could not be run is *unknown* with the reason in words, no honest one is malicious. Eighteen of them
-//! are run with every test; `WEIR_CORPUS=full` runs all, as `make soak` does, and prints what is said of each as a row of the table; a third of both
-//! was written by somebody who had not seen the rules (`blind-`).
+//! No bad sample may be called clean or be delivered. A bad sample that could not be run must be *unknown*, with the reason in words. No
+//! honest sample may be called malicious. Eighteen samples are run with every test. `WEIR_CORPUS=full` runs all, as `make soak` does, and
+//! prints the result of each as a row of the table. A third of both kinds was written by somebody who had not seen the rules (`blind-`).
 
 mod made;
 mod mail;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// Those that are always run.
+/// The samples that are always run.
 const USUAL: [&str; 18] = [
     "dropper-curl.sh",
     "dropper-bash.sh",
@@ -35,10 +35,10 @@ const USUAL: [&str; 18] = [
     "installer.sh",
 ];
 
-/// Hundreds of samples wait for each other.
+/// With hundreds of samples, each waits for the others.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// The VMs: one for a few samples, and several for all of them, as far as there are processors; `WEIR_CORPUS_VMS` says otherwise.
+/// The VMs: one for a few samples, several for all of them, depending on the number of processors. `WEIR_CORPUS_VMS` sets the number.
 pub(crate) fn vms(wanted: &str, more: &str) -> String {
     let several = std::env::var("WEIR_CORPUS_VMS").ok().and_then(|number| number.parse().ok());
     let usual = if wanted == "full" { std::thread::available_parallelism().map_or(1, usize::from).min(4) } else { 1 };
@@ -46,7 +46,7 @@ pub(crate) fn vms(wanted: &str, more: &str) -> String {
     format!("{names:?}")
 }
 
-/// What became of one.
+/// The result for one sample.
 struct Judged {
     name: String,
     content: Vec<u8>,
@@ -68,7 +68,7 @@ fn no_imitation_of_malware_is_clean_or_delivered_and_no_honest_program_is_malici
     let is_wanted = |folder: &str, name: &str| match wanted.as_str() {
         "" => USUAL.contains(&name),
         "full" => true,
-        // For whoever works on a rule: beginnings such as `bad/miner`.
+        // For somebody who works on a rule: beginnings of names, such as `bad/miner`.
         some => some.split(',').any(|begin| format!("{folder}/{name}").starts_with(begin)),
     };
     let mut lab = Lab::watching(&vms(&wanted, ""), &format!("children_count = 4\n{}", mail::SETTINGS), 100);
@@ -97,14 +97,14 @@ fn no_imitation_of_malware_is_clean_or_delivered_and_no_honest_program_is_malici
         "{bad} bad ones by mail: {} kept by the lab's word; {} honest ones arrived",
         delivery.by_lab, delivery.arrived
     );
-    // A gate that keeps everything, or never asks the lab, would pass so far.
+    // Without this check, a gate that keeps everything, or that never asks the lab, would pass.
     if ["", "full"].contains(&wanted.as_str()) {
         assert!(delivery.by_lab * 2 > bad, "the lab's word has kept {} of {bad}", delivery.by_lab);
         assert!(delivery.arrived > 0, "no honest program was delivered");
     }
 }
 
-/// The page of a sample when all that came out of it has ended, too.
+/// The page of a sample, when everything that came out of it has ended too.
 fn with_children(lab: &Lab, sample: &str) -> Value {
     let page = lab.ended(sample);
     for child in page["children"].as_array().into_iter().flatten() {
@@ -129,7 +129,7 @@ fn check(judged: &[Judged], wanted: &str) {
     assert!(silent.is_empty(), "{silent:#?}");
     let run = judged.iter().filter(|one| one.is_bad && one.is_runnable()).count();
     let unseen = names(&|one| one.is_bad && one.is_runnable() && one.verdict == "unknown");
-    // Two are unknown on purpose: one looks for its machine and ends, one wants a command that is not there.
+    // Two are unknown on purpose: one checks what machine it is on and ends, the other needs a command that does not exist.
     let on_purpose = |line: &&String| line.starts_with("vm-check-ends.sh") || line.starts_with("missing-tool.sh");
     let by_mistake: Vec<&String> = unseen.iter().filter(|line| !on_purpose(line)).collect();
     assert!(by_mistake.len() * 20 <= run, "{by_mistake:#?}");
@@ -151,7 +151,7 @@ fn a_script_for_node_runs_in_the_guest_that_has_it() {
     let mut lab = Lab::of_guest(&guest, "[\"vm1 memory=512\"]", "", 100);
     lab.patience = PATIENCE;
     let _up = lab.site.up();
-    // Elsewhere in these tests its interpreter is not there.
+    // In the other tests, its interpreter is missing.
     let script = made::content("bad", "node.notrun");
     let page = with_children(&lab, &lab.submit("dropper", &script));
     assert!(["suspicious", "malicious"].contains(&page["verdict"].as_str().unwrap_or_default()), "{page:#}");

@@ -1,4 +1,4 @@
-//! The numbered directories in hostile hands, and on a full disk.
+//! Tests of the numbered directories when somebody hostile writes to them, and on a full disk.
 
 use crate::control::gate::{Site, wait_for};
 use crate::kills::disk::SmallDisk;
@@ -55,7 +55,7 @@ fn what_is_no_sample_is_put_aside_unopened_and_odd_names_are_samples() {
     fs::create_dir(normal.join("folder")).expect("a folder");
     fs::write(normal.join("folder/inside"), "x").expect("a file");
     let _socket = UnixListener::bind(normal.join("socket")).expect("a socket");
-    // No such directory, and none that is a number as we write numbers.
+    // Directories with numbers out of range, or not written as Weir writes them.
     for odd in ["128", "032", "+1"] {
         fs::create_dir(site.data().join("lab/analysis").join(odd)).expect("a directory");
         fs::write(site.data().join("lab/analysis").join(odd).join("never"), "x").expect("a file");
@@ -90,11 +90,11 @@ fn a_file_that_is_being_written_is_taken_whole() {
     let site = Site::new(LAB);
     let _up = site.up();
     let normal = directory(&site, 32);
-    // When a first file has been taken, the directory is watched: on a slow machine it may be there long before.
+    // After a first file was taken, the directory is being watched. On a slow machine it may exist long before that.
     fs::write(normal.join("first"), "#!/bin/sh\n").expect("a file");
     wait_for("the first", || named(&samples(&site), "first").map(drop));
     let mut file = File::create(normal.join("growing")).expect("a file");
-    // The last pause is longer than a quiet file is watched: it is still open.
+    // The last pause is longer than a quiet file is waited for, but the file is still open.
     for (piece, pause) in [400, 400, 400, 400, 4_000].into_iter().enumerate() {
         writeln!(file, "#!/bin/sh piece {piece}").expect("it takes it");
         std::thread::sleep(Duration::from_millis(pause));
@@ -107,20 +107,20 @@ fn a_file_that_is_being_written_is_taken_whole() {
     assert_eq!(sample["size"], size);
 }
 
-/// `WEIR_FILES` says how many; a million in `make soak`.
+/// `WEIR_FILES` says how many; `make soak` uses a million.
 #[test]
 fn very_many_files_are_all_taken() {
     let files: usize = std::env::var("WEIR_FILES").ok().and_then(|files| files.parse().ok()).unwrap_or(1_500);
     let site = Site::new(LAB);
     let up = site.up();
     let normal = directory(&site, 96);
-    // Their content is known: each is a sample, and none is analysed again.
+    // Their content is known, so each is a sample, but none is analysed again.
     fs::write(normal.join("first"), "#!/bin/sh\n").expect("a file");
     wait_for("the first", || named(&samples(&site), "first").filter(|first| first["state"] == "done").map(drop));
     for number in 0..files {
         fs::write(normal.join(format!("{number}")), "#!/bin/sh\n").expect("a file");
     }
-    // One that is urgent does not wait for them.
+    // An urgent one does not wait for them.
     fs::write(directory(&site, 0).join("urgent"), "#!/bin/sh\nurgent\n").expect("a file");
     let begun = std::time::Instant::now();
     wait_for("the urgent sample", || {

@@ -1,6 +1,6 @@
-//! Labs of several machines, each in a network namespace of its own, with a real PostgreSQL beside them.
+//! Tests of labs with several machines, each in a network namespace of its own, with a real PostgreSQL.
 //!
-//! Needs root, `ip` of iproute2 and `nft`; a machine without them fails these tests with a sentence that says so.
+//! This needs root, `ip` of iproute2 and `nft`. On a machine without them, these tests fail with a sentence that says so.
 
 mod cables;
 mod faults;
@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_peers::Postgres;
 
-/// Two labs at once would only make each other slow.
+/// Two labs at the same time would only slow each other down.
 static ONE_LAB: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -28,7 +28,7 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
     let cables = Cables::new(5);
     let postgres = Postgres::start_on(&cables.bridge());
     let records = postgres.database();
-    // Number, priority, index, role: 3 and 4 are alike but for their addresses; 5 would be best and may not lead.
+    // Number, priority, index, role. 3 and 4 differ only in their addresses; 5 would be the best, but may not lead.
     let ranks =
         [(20, 50, "eligible"), (10, 5, "eligible"), (10, 9, "eligible"), (10, 9, "eligible"), (0, 99, "dispatcher")];
     let mut machines: Vec<Machine> = (1..=5)
@@ -44,7 +44,7 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
     for number in 2..=5 {
         let (priority, _, role) = ranks[number - 1];
         let invited = machines[0].json(&["lab", "invite", "--role", role, "--priority", &priority.to_string()]);
-        // Some by the code, which finds the lab in the network, some by the token.
+        // Some join with the code, which finds the lab in the network; others with the token.
         let with = if number % 2 == 0 { "code" } else { "token" };
         let token = invited[with].as_str().expect("a token").to_owned();
         let name = format!("n{number}");
@@ -57,11 +57,11 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
         machines[number - 1].up();
     }
 
-    // Priority, then the weakest machine, then the lowest address.
+    // The order is: priority, then the weakest machine, then the lowest address.
     for machine in &machines {
         machine.led_by("n3");
     }
-    // Another priority forces an election; of a machine that never leads it means nothing.
+    // A new priority forces an election. For a machine that never leads, it is refused.
     machines[0].weir(&["lab", "priority", "n5", "1"]).refused(&["n5", "it never leads"]);
     machines[0].weir(&["lab", "priority", "nobody", "1"]).refused(&["no machine nobody"]);
     machines[4].weir(&["lab", "priority", "n4", "1"]).refused(&["only eligible ones can"]);
@@ -94,13 +94,13 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
     machines[0].led_by("n4");
     machines[3].stop();
     let handed_over = machines[0].led_by("n2");
-    // It need not wait for the lease of eight seconds to end.
+    // It does not have to wait for the end of the lease, which takes eight seconds.
     assert!(handed_over < Duration::from_secs(8), "{handed_over:?}");
     machines[1].kill();
     machines[4].led_by("n1");
     assert_eq!(machines[4].analysed("#!/bin/sh\necho four\n")["attempts"][0]["node"], "n5");
 
-    // Each epoch had one leader, and never the dispatcher.
+    // Every epoch had one leader, and the dispatcher never led.
     let terms = machines[0].json(&["lab", "status"])["terms"].clone();
     let terms: Vec<(u64, String)> = terms
         .as_array()
@@ -116,7 +116,7 @@ fn five_machines_elect_the_right_leader_and_the_next_when_its_cable_is_pulled() 
 
     machines[4].weir(&["lab", "drain", "n5"]).ok();
     machines[0].weir(&["lab", "drain", "nobody"]).refused(&["no machine nobody"]);
-    // The leader reads who is drained every second.
+    // The leader reads every second which machines are drained.
     std::thread::sleep(Duration::from_secs(3));
     let number = machines[0].submit("#!/bin/sh\necho five\n");
     wait_for("a reason", || {
@@ -156,7 +156,7 @@ fn a_lab_in_an_ipv6_network_elects_works_and_lets_machines_join_by_a_code() {
     history::holds(&records);
 }
 
-/// A plugin that takes its time, in every machine's configuration.
+/// A slow plugin, which is in the configuration of every machine.
 fn slow_plugin() -> tempfile::TempDir {
     let plugins = tempfile::tempdir().expect("a folder");
     let folder = plugins.path().join("slow");
@@ -184,7 +184,7 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     }
     machines[0].led_by("n1");
 
-    // A machine that dies in the middle of its work: another does it, long before THRESHOLD.
+    // A machine dies in the middle of its work: another one does the work, long before THRESHOLD.
     let number = machines[0].submit("one");
     let worker = wait_for("an attempt", || {
         let page = machines[0].json(&["lab", "report", &number]);
@@ -197,8 +197,8 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     assert_eq!((&page["attempts"][0]["outcome"], page["attempts"].as_array().map(Vec::len)), (&json!("lost"), Some(2)));
     machines[dead].up();
 
-    // A leader that stands still until another leads, with work under way: the next takes over, and nothing is written in the
-    // name of the old one when it goes on.
+    // A leader is frozen, with work under way, until another one leads: the next leader takes over, and when the old one continues, nothing
+    // is written in its name.
     let number = machines[1].submit("two");
     wait_for("an attempt", || {
         machines[1].json(&["lab", "report", &number])["attempts"][0]["node"].as_str().map(str::to_owned)
@@ -225,13 +225,13 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     machines[1].led_by("n1");
     assert_eq!(machines[2].analysed("three")["state"], "done");
 
-    // The last one left leads, whoever the database remembers.
+    // The last machine that is left leads, whatever the database remembers.
     machines[0].kill();
     machines[1].kill();
     machines[2].led_by("n3");
 
-    // The first machine is gone for good, and with it the one that made the lab: another admits the next, under a name that it has
-    // known with another key.
+    // The first machine, which made the lab, is gone for good. Another one admits the next machine, under a name that was known with
+    // another key.
     let mut next = Machine::new(&cables, 2, &records, Configured::with(&more));
     let invited = machines[2].json(&["lab", "invite", "--priority", "200"]);
     let token = invited["token"].as_str().expect("a token").to_owned();
@@ -241,7 +241,7 @@ fn machines_that_die_or_stand_still_lose_nothing() {
     next.up();
     next.led_by("n3");
     assert_eq!(next.analysed("four")["attempts"][0]["node"], "n2");
-    // One that heard nobody would have let go by now.
+    // A leader that hears no other machine would have given up by now.
     std::thread::sleep(Duration::from_secs(6));
     machines[2].led_by("n3");
     machines[2].kill();

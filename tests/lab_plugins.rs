@@ -1,4 +1,4 @@
-//! Plugins of the lab behind their fence, what they find in samples, and the reports of it all.
+//! Tests of the lab's plugins in their sandbox, what they find in samples, and all the reports.
 
 use crate::control::gate::{Site, wait_for};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A lab with plugins of these names and programs (shell, or Python if it begins with `import`), and more of a manifest.
+/// A lab with plugins of these names and programs (shell, or Python if it begins with `import`), and further lines for their manifests.
 struct Lab {
     site: Site,
     _plugins: tempfile::TempDir,
@@ -35,7 +35,7 @@ impl Lab {
         self.site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].as_u64().unwrap()
     }
 
-    /// The report of a sample when it and all that is in it have ended.
+    /// The report of a sample, when it and everything in it have ended.
     fn ended(&self, sample: u64) -> Value {
         wait_for("the sample and its children to end", || {
             let report = self.site.json(&["lab", "report", &sample.to_string()]);
@@ -45,7 +45,7 @@ impl Lab {
         })
     }
 
-    /// What a plugin's last result says.
+    /// What the last result of a plugin says.
     fn said(report: &Value, plugin: &str) -> String {
         let results = report["results"].as_array().unwrap();
         let result = results.iter().rfind(|result| result["plugin"] == plugin).unwrap_or(&Value::Null);
@@ -120,7 +120,7 @@ fn hostile_plugins_are_stopped_and_told_and_the_next_sample_is_analysed() {
     }
 }
 
-/// Whether some process has this argument.
+/// Whether any process has this argument.
 fn is_running(argument: &str) -> bool {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -129,7 +129,7 @@ fn is_running(argument: &str) -> bool {
 
 #[test]
 fn a_plugin_cannot_read_the_store_the_keys_or_other_samples() {
-    // It says what it could open: everything that it can think of, and all that it finds.
+    // It reports what it could open: everything that it can think of, and everything that it finds.
     let script = r#"import json, os, sys
 found = []
 for top in ['/root', '/home', '/var', '/srv', '/etc/weir', '/run', '/data', sys.argv[1] + '/../..', sys.argv[1] + '/../../..'] + ['/proc/%d/root' % n for n in range(1, 9)]:
@@ -162,7 +162,7 @@ json.dump({'success': True, 'full': {'read': found[:50], 'mounts': paths, 'user'
     assert!(full["user"].as_u64() != Some(0) && full["groups"] == json!([]), "{full}");
 }
 
-/// A plugin that takes zip archives apart in Python, one that knows bad words, and one that waits for the first.
+/// A plugin that unpacks zip archives in Python, one that knows bad words, and one that waits for the first.
 fn unpacking() -> Lab {
     let unpack = r#"import json, sys, zipfile
 children = []
@@ -194,7 +194,7 @@ json.dump({'success': True, 'full': {'machine': 'm1', 'accelerator': 'tcg', 'end
     )
 }
 
-/// A zip archive, by Python.
+/// A zip archive, made by Python.
 fn zipped(home: &Path, name: &str, members: &[(&str, &[u8])]) -> Vec<u8> {
     let at = home.join(format!("{name}.members"));
     fs::create_dir_all(&at).unwrap();
@@ -235,16 +235,16 @@ fn what_is_in_a_sample_is_analysed_and_decides_about_it() {
     assert!(why.contains("malicious") && why.contains("inner.zip"), "{why}");
     let bad = lab.site.json(&["lab", "list", "--verdict", "malicious"]);
     assert_eq!(bad.as_array().unwrap().len(), 3, "{bad}");
-    // What `late` requires ended well before it began: it is in its own attempt, after the other.
+    // What `late` requires ended well before it began, because it is in an attempt of its own, after the other.
     let odd = report["parts"].as_array().unwrap().iter().find(|part| part["name"] == "odd.txt").unwrap();
     let attempts: Vec<i64> =
         odd["attempts"].as_array().unwrap().iter().map(|attempt| attempt["attempt"].as_i64().unwrap()).collect();
     assert_eq!(attempts.len(), 2, "{odd}");
-    // The same content is known, with everything in it.
+    // The same content is known, including everything in it.
     let twin = lab.ended(lab.hand_in("twin.zip", &outer));
     assert_eq!((twin["attempts"].as_array().map(Vec::len), twin["parts"].as_array().map(Vec::len)), (Some(0), Some(4)));
     assert_eq!(twin["verdict"], "malicious");
-    // Deeper than two, and more than five, is not taken; and it is said.
+    // Members that are nested more than two levels deep, or after the first five, are left out; the report says so.
     let deep = zipped(home, "deep.zip", &[("outer.zip", &outer)]);
     let deep = lab.ended(lab.hand_in("deep.zip", &deep));
     assert_eq!(
@@ -257,9 +257,9 @@ fn what_is_in_a_sample_is_analysed_and_decides_about_it() {
         (0..9).map(|n| (format!("{n}.bin"), format!("content {n}").into_bytes())).collect();
     let many: Vec<(&str, &[u8])> = many.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
     let many = lab.ended(lab.hand_in("many.zip", &zipped(home, "many.zip", &many)));
-    // Our own `archive` unpacks it too, and leaves out as many.
+    // Our own plugin `archive` unpacks it too, and leaves out as many.
     assert_eq!((many["parts"].as_array().map(Vec::len), &many["left_out"]), (Some(5), &json!(8)), "{many}");
-    // A kill in the middle loses no child.
+    // A kill in the middle must not lose any child.
     let late = lab.hand_in("late.zip", &zipped(home, "late.zip", &[("a.txt", b"EVIL twice"), ("b.txt", b"ODD twice")]));
     up.kill();
     let _up = lab.site.up();
@@ -356,7 +356,7 @@ fn samples_go_out_and_come_back_in_an_archive_that_does_no_harm() {
         .weir(&["lab", "download", &sample.to_string(), "--output", zip.to_str().unwrap()])
         .refused(&["cannot be written"]);
     assert!(!String::from_utf8_lossy(&fs::read(&zip).unwrap()).contains("EVIL"));
-    // A program that is not ours opens it, and makes another.
+    // A program that is not ours can open the archive.
     let script = "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1]); z.setpassword(b'infected'); n = z.namelist(); print(n[0], z.read(n[0]).decode())";
     let opened = Command::new("/usr/bin/python3").args(["-c", script]).arg(&zip).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&opened.stdout).trim(), "evil.txt EVIL EVIL EVIL", "{opened:?}");
@@ -387,7 +387,7 @@ fn a_report_is_one_page_that_obeys_nobody() {
     lab.site.weir(&["lab", "report", "1", "--html", "--stix"]).refused(&["cannot be used with"]);
 }
 
-/// Python with the public readers of both forms; none where they cannot be had.
+/// Python with public readers of both formats; none if they are not available.
 fn readers() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/lab-readers");
     let python = home.join("bin/python");
@@ -442,7 +442,7 @@ fn exports_are_read_by_the_libraries_of_misp_and_stix() {
     assert!(found["patterns"].to_string().contains("url:value"), "{found}");
 }
 
-/// Processes of this lab that stay for our own plugins, the deepest of each last.
+/// The processes of this lab that stay alive for our own plugins, each after its ancestors.
 fn staying(lab: &Lab) -> Vec<u32> {
     let home = lab.site.data().join("lab").display().to_string();
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -477,7 +477,7 @@ fn our_own_plugins_look_in_one_visit_of_a_process_that_stays_and_is_replaced() {
     assert!(second["results"].to_string().contains("good") || second["state"] == "done", "{second:#}");
     assert_eq!(staying(&lab), workers, "the same looks again");
     assert!(!lab.site.weir(&["lab", "report", &second["sample"].to_string()]).ok().contains("evil.example"));
-    // One that is killed is replaced, and nothing is lost.
+    // A process that is killed is replaced, and nothing is lost.
     for pid in &workers {
         let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
     }

@@ -1,6 +1,6 @@
-//! Samples in real VMs: real QEMU without KVM, the guest of `make guest`, the binary as it is used.
+//! Tests of samples in real VMs: real QEMU without KVM, the guest of `make guest`, and the real binary.
 //!
-//! The guest is built if it is not there (`guest/build`, which fetches Debian packages the first time).
+//! The guest is built if it does not exist (`guest/build`, which fetches Debian packages the first time).
 
 use crate::control::gate::{PATIENCE, Site, Up, wait_for};
 use crate::harness::weir;
@@ -11,13 +11,13 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One of these at a time: each keeps a processor busy by itself.
+/// Only one of these tests at a time, because each keeps a processor busy.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A lab with VMs, and its data folder.
 pub(crate) struct Lab {
     pub(crate) site: Site,
-    /// How long a sample is waited for, its guest's boot included.
+    /// How long to wait for a sample, including the boot of its guest.
     pub(crate) patience: Duration,
     _alone: MutexGuard<'static, ()>,
 }
@@ -31,7 +31,7 @@ impl Lab {
         Lab::watching(vms, more, 60)
     }
 
-    /// One that watches samples for so many seconds, for tests that want to see the end of all of them on a slow machine.
+    /// A lab that watches samples for this many seconds, for tests that need the end of all of them on a slow machine.
     pub(crate) fn watching(vms: &str, more: &str, watch_s: u32) -> Lab {
         Lab::of_guest(&guest(), vms, more, watch_s)
     }
@@ -42,10 +42,10 @@ impl Lab {
         let site = Site::new(&format!(
             "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {guest:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"{watch_s}s\"\n{more}"
         ));
-        // The data folder must be one before something is put into it.
+        // The folder must be a valid data folder before something is put into it.
         fs::create_dir_all(site.data()).unwrap();
         fs::write(site.data().join("format"), "weir data folder, format 1\n").unwrap();
-        // A guest boots once for all of these tests: a snapshot fits every lab with the same guest.
+        // A guest boots only once for all of these tests, because a snapshot fits every lab with the same guest.
         let (known, vms) = (snapshots(), site.data().join("lab/vms"));
         fs::create_dir_all(&vms).unwrap();
         for entry in fs::read_dir(&known).into_iter().flatten().flatten() {
@@ -54,14 +54,14 @@ impl Lab {
         Lab { site, patience: PATIENCE, _alone: alone }
     }
 
-    /// Hands in a sample; its number.
+    /// Submits a sample. Returns its number.
     pub(crate) fn submit(&self, name: &str, content: &[u8]) -> String {
         let file = self.site.home().join(name);
         fs::write(&file, content).unwrap();
         self.site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string()
     }
 
-    /// Waits until a sample has ended; its page.
+    /// Waits until a sample has ended. Returns its page.
     #[track_caller]
     pub(crate) fn ended(&self, sample: &str) -> Value {
         let begun = Instant::now();
@@ -76,7 +76,7 @@ impl Lab {
         }
     }
 
-    /// What a sample did.
+    /// What a sample did when it ran.
     #[track_caller]
     fn run(&self, name: &str, content: &[u8]) -> Value {
         let page = self.ended(&self.submit(name, content));
@@ -94,7 +94,7 @@ impl Lab {
         }
     }
 
-    /// The QEMUs that work for this lab.
+    /// The QEMU processes of this lab.
     fn qemus(&self) -> Vec<u32> {
         let folder = self.site.data().join("lab/vms");
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -163,7 +163,7 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
         (&full["ended"], &full["accelerator"], &full["machine"]),
         (&json!("exit 0"), &json!("tcg"), &json!("vm1"))
     );
-    // Just that: one file, one name, one connection, one request; three processes; nothing that stays.
+    // Exactly that: one file, one name, one connection, one request and three processes, and nothing persistent.
     let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
     let first = &list(&full, "processes")[0]["pid"];
     let mut files = full["files"].clone();
@@ -173,7 +173,7 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
         json!([{ "pid": first, "path": "/tmp/dropped.txt", "what": "written", "bytes": 6, "sha256": sha256 }]),
         "{full:#}"
     );
-    // Everything has its time: the shell came first, then its file, then what it fetched.
+    // The times must be right: the shell came first, then its file, then what it fetched.
     let at = |entry: &Value| entry["at_ms"].as_u64().unwrap_or_else(|| panic!("no time in {entry:#}"));
     let written_at = written_at.and_then(|at| at.as_u64()).expect("a time");
     let fetched_at = at(list(&full, "network").last().unwrap());
@@ -210,7 +210,7 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
     ] {
         assert!(said.contains(line), "{line:?} is not in\n{said}");
     }
-    // Nothing of it is there for the next one.
+    // The next sample must find nothing of it.
     let next = lab.run("next.sh", b"#!/bin/sh\nls /tmp\nid -u\n");
     assert_eq!((&next["output"], &next["files"]), (&json!("1000\n"), &json!([])), "{next:#}");
 }
@@ -219,7 +219,7 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
 fn static_programs_double_forks_and_sessions_are_followed() {
     let lab = Lab::new("[\"vm1\"]");
     let _up = lab.site.up();
-    // As `id`, busybox is a static program that says who runs it.
+    // As `id`, busybox is a static program that prints which user runs it.
     let busybox = fs::read("/bin/busybox").or_else(|_| fs::read("/usr/bin/busybox")).expect("busybox-static is here");
     let full = lab.run("id", &busybox);
     assert!(full["output"].as_str().unwrap().starts_with("uid=1000(user)"), "{full:#}");
@@ -241,7 +241,7 @@ fn static_programs_double_forks_and_sessions_are_followed() {
 
 #[test]
 fn what_a_sample_does_decides_about_it() {
-    // Files that are left are samples too, and a few of them will do.
+    // The files that samples leave are samples too; two of them are enough here.
     let lab = Lab::with("[\"vm1\"]", "children_count = 2\n");
     let _up = lab.site.up();
     let table: [(&str, &str, &str, &[&str]); 9] = [
@@ -282,7 +282,7 @@ fn what_a_sample_does_decides_about_it() {
     }
 }
 
-/// What was seen in the field: each of these was clean, or unknown without a reason.
+/// Samples from real life: each of these used to be called clean, or unknown without a reason.
 #[test]
 fn silence_is_never_clean() {
     let lab = Lab::watching("[\"vm1\"]", "children_count = 2\n", 100);
@@ -342,7 +342,7 @@ fn silence_is_never_clean() {
     );
 }
 
-/// A static program that prints `hello` and ends: its machine, whether its numbers have their big end first, and its code, which the text follows.
+/// A static program that prints `hello` and ends, for this machine, with its byte order and its code. The text comes after the code.
 fn foreign(machine: u16, big: bool, code: &[u32]) -> Vec<u8> {
     let half = |number: u16| if big { number.to_be_bytes() } else { number.to_le_bytes() };
     let word = |number: u32| if big { number.to_be_bytes() } else { number.to_le_bytes() };
@@ -350,7 +350,7 @@ fn foreign(machine: u16, big: bool, code: &[u32]) -> Vec<u8> {
     let length = 52 + 32 + 4 * code.len() as u32 + 6;
     let mut file = vec![0x7f, b'E', b'L', b'F', 1, if big { 2 } else { 1 }, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     [2, machine].into_iter().for_each(|number| file.extend(half(number)));
-    // MIPS says its dialect in the flags, ARM its rules for calls.
+    // MIPS states its variant in the flags, ARM its calling convention.
     let flags = if machine == 8 { 0x1000 } else { 0x0500_0000 };
     [1, base + 84, 52, 0, flags].into_iter().for_each(|number| file.extend(word(number)));
     [52, 32, 1, 0, 0, 0].into_iter().for_each(|number| file.extend(half(number)));
@@ -360,7 +360,7 @@ fn foreign(machine: u16, big: bool, code: &[u32]) -> Vec<u8> {
     file
 }
 
-/// The same for ARM with 64 bits.
+/// The same for 64-bit ARM.
 fn foreign_64() -> Vec<u8> {
     // mov x0, #1; adr x1, text; mov x2, #6; mov x8, #64; svc 0; mov x0, #0; mov x8, #93; svc 0
     let code: [u32; 8] =
@@ -409,7 +409,7 @@ fn programs_for_other_processors_run_and_so_does_compiled_python() {
         assert_eq!((&full["output"], &full["ended"]), (&json!("hello\n"), &json!("exit 0")), "{name}: {page:#}");
         assert_eq!(page["verdict"], "clean", "{name}: {page:#}");
     }
-    // By the guest's own version of Python, and by one that is none.
+    // Bytecode of the guest's own version of Python, and of a version that does not exist.
     let compiled = lab.run("compile.sh", b"#!/bin/sh\ncd /tmp; echo 'print(6 * 7)' > a.py; python3 -c 'import py_compile; py_compile.compile(\"a.py\", \"a.pyc\")'; base64 -w0 a.pyc\n");
     let text = compiled["output"].as_str().unwrap().trim();
     let mut code = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).unwrap();
@@ -421,7 +421,7 @@ fn programs_for_other_processors_run_and_so_does_compiled_python() {
     assert!(page["reasons"].to_string().contains("compiled for another version of Python"), "{page:#}");
 }
 
-/// What a sample looks at first to know whether somebody has put it into a small box.
+/// What samples check first to find out whether they run in a sandbox.
 #[test]
 fn the_guest_looks_like_a_machine_that_somebody_uses() {
     let lab = Lab::watching("[\"vm1\"]", "", 60);
@@ -441,7 +441,7 @@ fn the_guest_looks_like_a_machine_that_somebody_uses() {
 
 #[test]
 fn samples_that_attack_their_guest_harm_nobody_else() {
-    // One of them never ends, and the watch over it is waited for.
+    // One of these samples never ends, so the end of its watch must be waited for.
     let lab = Lab::watching("[\"vm1\"]", "", 12);
     let _up = lab.site.up();
     for (name, script, ended) in [
@@ -477,11 +477,11 @@ fn a_guest_that_is_brought_down_counts_as_an_attempt_and_comes_back() {
         let next = lab.run(&format!("after-{name}"), format!("#!/bin/sh\n# after {name}\nid -u\n").as_bytes());
         assert_eq!(next["output"], "0\n");
     }
-    // Not even root kills the agent, which is the first process.
+    // Not even root can kill the agent, because it is the first process.
     let full = lab.run("agent.sh", b"#!/bin/sh\nkill -9 1; kill -STOP 1; sleep 0.2; echo still\n");
     assert_eq!((&full["ended"], &full["output"]), (&json!("exit 0"), &json!("still\n")), "{full:#}");
     assert_has(&full, "acts", &json!({ "what": "kills", "detail": "9 1" }));
-    // The agent's port is open already, and nobody else gets it.
+    // The agent's port is open already, so no other program can open it.
     let full = lab.run("serial.sh", b"#!/bin/sh\ncat /dev/urandom > /dev/vport0p1 || exit 9\n");
     assert_eq!(full["ended"], "exit 9", "{full:#}");
 }
@@ -500,7 +500,7 @@ fn kills_of_qemu_and_of_the_lab_lose_nothing() {
         std::thread::sleep(Duration::from_millis(700));
         let victims = wait_for("a VM", || Some(lab.qemus()).filter(|victims| !victims.is_empty()));
         for pid in victims {
-            // By number: these are ours.
+            // These processes are ours; they are killed by their numbers.
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
         let is_done = |sample: &str, n: &str| {
@@ -518,18 +518,18 @@ fn kills_of_qemu_and_of_the_lab_lose_nothing() {
     }
 }
 
-/// How often everything is killed: `make soak` has the patience for more.
+/// How often everything is killed; `make soak` does it more often.
 fn rounds() -> u32 {
     std::env::var("WEIR_VM_KILLS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1)
 }
 
-/// QEMU goes with whoever started it, also where that had no time to say so.
+/// Checks that QEMU ends when the process that started it is killed without warning.
 fn kill_with_its_vms(lab: &Lab, up: Up) {
     up.kill();
     wait_for("QEMU to be gone", || lab.qemus().is_empty().then_some(()));
 }
 
-/// Has a lab work in a network namespace of its own; panics if its QEMU sends or receives a packet after `first` was done.
+/// Lets a lab work in a network namespace of its own. Panics if its QEMU sends or receives a packet after `first` was done.
 pub(crate) fn without_a_packet<T>(lab: &Lab, first: impl FnOnce(), act: impl FnOnce() -> T) -> T {
     let space = format!("weirvm{}", std::process::id());
     let ip = |words: &str| {
@@ -538,7 +538,7 @@ pub(crate) fn without_a_packet<T>(lab: &Lab, first: impl FnOnce(), act: impl FnO
         assert!(done.status.success(), "ip {words}: {} (root is needed)", String::from_utf8_lossy(&done.stderr));
     };
     ip(&format!("netns add {space}"));
-    // Loopback is all that there is, for the listeners of the lab's own machine.
+    // There is only loopback, for the listeners of the lab's own machine.
     ip(&format!("-n {space} link set lo up"));
     let inner = lab.site.command(&["up"]);
     let mut command = Command::new("ip");

@@ -1,8 +1,8 @@
-//! Windows programs in a real VM: real QEMU without KVM, the guest of `make guest-windows`, the binary as it is used.
+//! Tests of Windows programs in a real VM: real QEMU without KVM, the guest of `make guest-windows`, and the real binary.
 //!
-//! The guest is large and is not built by the tests: where it is not there, they say so and end. Five programs of the corpus
-//! (tests/fixtures/windows-corpus; docs/lab-windows.md has the table) are run with every test; `WEIR_CORPUS=full` runs all, as `make soak` does,
-//! and prints what the lab says of each. `WEIR_CORPUS=name,name` runs those whose names begin so.
+//! The guest is large, so the tests do not build it. If it does not exist, they say so and end. Five programs of the corpus
+//! (tests/fixtures/windows-corpus; docs/lab-windows.md has the table) are run with every test. `WEIR_CORPUS=full` runs all, as `make soak`
+//! does, and prints what the lab says about each. `WEIR_CORPUS=name,name` runs those whose names begin like this.
 
 use crate::attachment::attached;
 use crate::console::{album, logged_in};
@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Those that are always run where there is a guest.
+/// The programs that are always run if there is a guest.
 const USUAL: [&str; 5] = ["run-key.exe", "inject-thread-32.exe", "ransom.exe", "shell.notrun.ps1", "hello-32.exe"];
 
-/// Wine's first start alone is a minute of work, and a busy machine takes several for it.
+/// Wine's first start alone takes a minute, and on a busy machine several.
 const PATIENCE: Duration = Duration::from_secs(1500);
 
-/// What became of one.
+/// The result for one program.
 struct Judged {
     name: String,
     is_bad: bool,
@@ -41,7 +41,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// A lab for Windows programs; none where the guest is missing.
+/// A lab for Windows programs; none if the guest does not exist.
 fn lab(more: &str, watch_s: u32) -> Option<Lab> {
     lab_of("[\"win system=windows\"]", more, watch_s)
 }
@@ -58,7 +58,7 @@ fn lab_of(vms: &str, more: &str, watch_s: u32) -> Option<Lab> {
     Some(lab)
 }
 
-/// The corpus, made from its sources.
+/// The corpus, built from its sources.
 fn corpus() -> PathBuf {
     let made = root().join("target/windows-corpus");
     let built = Command::new(root().join("tests/fixtures/windows-corpus/build")).arg(&made).status().expect("bash");
@@ -95,7 +95,7 @@ fn no_imitation_of_windows_malware_is_clean_and_no_honest_program_is_malicious()
     check(&judged);
 }
 
-/// The page of a sample when what came out of it has ended, too.
+/// The page of a sample, when everything that came out of it has ended too.
 fn with_children(lab: &Lab, sample: &str) -> Value {
     let page = lab.ended(sample);
     for child in page["children"].as_array().into_iter().flatten() {
@@ -129,7 +129,7 @@ fn told(name: String, is_bad: bool, page: &Value) -> Judged {
     Judged { name, is_bad, verdict, reasons: reasons.join("; ") }
 }
 
-/// A program of the corpus, made different from all others of it: the lab runs nothing twice.
+/// A program of the corpus, made different from all earlier ones, because the lab runs nothing twice.
 fn program(path: &str, mark: &str) -> Vec<u8> {
     let mut bytes = fs::read(corpus().join(path)).unwrap();
     bytes.extend(mark.as_bytes());
@@ -194,11 +194,11 @@ fn letter(archive: &[u8]) -> String {
 
 #[test]
 fn a_mail_with_a_dropper_in_an_archive_waits_is_run_and_is_kept() {
-    // Usually no program is let in at all: here the lab is to decide.
+    // Normally no program is accepted at all, but here the lab is to decide.
     let settings = "[scan]\nenabled = true\n[scan.attachments]\nenabled = false\n[scan.lab]\nwait = \"10m\"\n";
     let Some(lab) = lab(settings, 90) else { return };
     let (site, up) = (&lab.site, lab.site.up());
-    // The guest has booted then, and nobody waits for that.
+    // After this, the guest has booted, and the mail does not have to wait for that.
     lab.ended(&lab.submit("first.exe", &program("good/hello-32.exe", "first")));
     let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
     let archive = fs::read(corpus().join("bad/invoice.zip")).unwrap();
@@ -223,7 +223,7 @@ fn a_mail_with_a_dropper_in_an_archive_waits_is_run_and_is_kept() {
     for part in ["win (attempt ", "run-windows ", "malicious"] {
         assert!(trace.contains(part), "{part:?} is missing in:\n{trace}");
     }
-    // What its user would have seen is on the page of the sample.
+    // What its user would have seen is shown on the page of the sample.
     let samples = site.json(&["lab", "list"]);
     let sample = samples.as_array().unwrap().iter().find(|sample| sample["name"] == "dropper.exe").unwrap();
     let (browser, console) = logged_in(&up, "admin", &up.admin_password());

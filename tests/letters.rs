@@ -1,5 +1,5 @@
-//! Mail as people and their machines send it: 8-bit text that nobody declared, line ends of other systems, lines without end, hidden
-//! recipients. It goes through a real Postfix that takes 7-bit text only, and a real Dovecot reads it from the mailbox.
+//! Tests of mail as people and machines really send it: 8-bit text that is not declared, line ends of other systems, lines without end,
+//! hidden recipients. It goes through a real Postfix that accepts only 7-bit text, and a real Dovecot reads it from the mailbox.
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, id_in, wait_for};
@@ -24,7 +24,7 @@ impl SevenBits {
         SevenBits { postfix: Postfix::start(&main, &format!("127.0.0.1:{port} inet n - n - - smtpd\n"), port) }
     }
 
-    /// A field of the mail with this Message-ID, as Dovecot has it.
+    /// A field of the mail with this Message-ID, as Dovecot reads it.
     #[track_caller]
     fn read(&self, mailbox: &str, id: &str, field: &str) -> String {
         let folder: PathBuf = self.postfix.folder().join("mail").join(mailbox);
@@ -40,7 +40,7 @@ fn letter(id: &str, rest: &str) -> String {
 fn what_machines_send_arrives_whole_behind_a_server_that_takes_seven_bits() {
     let port = free_port();
     let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{port}\"]\ntls = \"off\"\n");
-    // Colleagues, so that nothing waits here.
+    // The recipients are colleagues, so that the throttle holds nothing here.
     let site = Site::new(&format!("{delivery}[throttle]\nown_domains = [\"recipe.example\"]\n"));
     let up = site.up();
     let server = SevenBits::start(port);
@@ -51,14 +51,14 @@ fn what_machines_send_arrives_whole_behind_a_server_that_takes_seven_bits() {
     };
     let to = &["box@recipe.example"];
 
-    // 8-bit text in header and body, declared nowhere.
+    // 8-bit text in header and body that is not declared.
     send(to, &letter("eight", "Subject: Gr\u{fc}\u{df}e\r\n\r\nStra\u{df}e nach K\u{f6}ln = \u{20ac} 5 \r\n"));
     assert_eq!(server.read("box", "eight", "hdr.subject.utf8"), "Gr\u{fc}\u{df}e");
     assert_eq!(server.read("box", "eight", "binary.1"), "Stra\u{df}e nach K\u{f6}ln = \u{20ac} 5 ");
     let structure = server.read("box", "eight", "imap.bodystructure");
     assert!(structure.contains("(\"charset\" \"utf-8\")") && structure.contains("\"quoted-printable\""), "{structure}");
 
-    // The same in parts, with an attachment.
+    // The same in a multipart message with an attachment.
     let parts = "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"x y\"\r\n\r\n--x y\r\n\
         Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n\u{e4}\u{f6}\u{fc}\r\n--x y\r\n\
         Content-Type: application/octet-stream; name=raw\r\nContent-Transfer-Encoding: 8bit\r\n\r\n\u{c4}\r\n\u{d6}\r\n--x y--\r\n";
@@ -66,18 +66,18 @@ fn what_machines_send_arrives_whole_behind_a_server_that_takes_seven_bits() {
     assert_eq!(server.read("box", "parts", "binary.1"), "\u{e4}\u{f6}\u{fc}");
     assert_eq!(server.read("box", "parts", "binary.2"), "\u{c4}\n\u{d6}");
 
-    // Line ends of other systems, and what would be a false end.
+    // Line ends of other systems, and a false end of the message.
     let printer = letter("printer", "Subject: scan\r\n\r\nfirst\r\nsecond\r\n..stuffed\r\n").replace("\r\n", "\n");
     send(to, &format!("{printer}\n.\nMAIL FROM:<x@y>\nold\rMac"));
     let text = server.read("box", "printer", "binary.1");
     assert_eq!(text, "first\nsecond\n.stuffed\n\n.\nMAIL FROM:<x@y>\nold\nMac");
 
-    // A page on one line.
+    // A whole page in one line.
     let page = "<p>a page = one line</p> ".repeat(2_000);
     send(to, &letter("long", &format!("Content-Type: text/html\r\n\r\n{page}\r\n")));
     assert_eq!(server.read("box", "long", "binary.1"), page);
 
-    // Recipients whom the others shall not see, and a word too much about the sender.
+    // Recipients whom the others must not see, and something about the sender that must not be passed on.
     let hidden =
         letter("hidden", "Bcc: hidden@recipe.example,\r\n another@recipe.example\r\nSubject: secret\r\n\r\nx\r\n");
     send(&["box@recipe.example", "hidden@recipe.example"], &hidden);
@@ -106,7 +106,7 @@ fn what_nobody_decides_about_is_returned_and_the_account_stays_closed() {
         assert!(report.contains(told), "{told} is missing in {report}");
     }
     wait_for("an empty queue", || (site.json(&["held", "list"])["recipients"] == 0).then_some(()));
-    // Whatever sent that mail may still be at work.
+    // The program that sent the mail may still be running.
     let refused = Client::login(&up.plain, "demo", &up.password()).err().expect("closed");
     assert!(refused.contains("535 5.7.1 the account is locked: stopped after unusual mail"), "{refused}");
     let audit = site.weir(&["audit"]).ok();
@@ -131,7 +131,7 @@ fn a_reload_changes_throttle_notices_and_delivery_and_says_what_needs_a_restart(
     let said = site.weir(&["reload"]).ok();
     assert!(!said.contains("mail gate"), "nothing has changed: {said}");
 
-    // Other settings; what waits still waits, and the port is the same.
+    // New settings: waiting mail still waits, and the port is the same.
     let changed = before
         .replace("rate = \"1/day\"\nmulti", "rate = \"10/s\"\nmax_slack = 50\nmulti")
         .replace("admin@localhost", "root@localhost")
@@ -146,16 +146,16 @@ fn a_reload_changes_throttle_notices_and_delivery_and_says_what_needs_a_restart(
         assert!(reply.contains("accepted, on its way") || reply.contains("held: 1 of 1"), "{reply}");
         site.arrived(&format!("{to}@localhost"), 1);
     }
-    // What had to wait a day goes with the first mail that comes under the new settings.
+    // Mail that had to wait for a day is sent with the first mail that comes under the new settings.
     site.arrived("two@localhost", 1);
 
-    // What cannot be used changes nothing.
+    // A setting that cannot be used changes nothing.
     std::fs::write(&file, changed.replace("max_slack = 50", "max_slack = \"many\"")).expect("a configuration");
     site.weir(&["reload"]).refused(&["max_slack", "nothing has changed"]);
     assert!(Client::login(&up.plain, "demo", &password).is_ok());
 }
 
-/// The link to one's own page in the newest notice to `contact` that says this.
+/// The link to the user's own page in the newest notice to `contact` that contains these words.
 #[track_caller]
 pub(crate) fn link_in(site: &Site, contact: &str, words: &str) -> String {
     let notice = wait_for(&format!("a notice with {words:?}"), || {
@@ -181,7 +181,7 @@ fn the_link_of_an_old_notice_releases_nothing_after_a_stop() {
     let old = link_in(&site, "contact@localhost", "is being delayed");
     let before = Visitor::by_link(&base, &old).expect("a good link");
     assert!(before.get("/me").contains("Release the chosen"));
-    // The worm comes.
+    // Now the worm sends.
     assert!(send("three").contains("held: 1 of 1") && send("four").contains("you are stopped"));
     assert!(Visitor::by_link(&base, &old).is_none(), "the link was about another situation");
     let page = before.get("/me");
@@ -189,10 +189,10 @@ fn the_link_of_an_old_notice_releases_nothing_after_a_stop() {
     let refused = before.post("/me", "/me/release", &[("message", &harmless)]);
     assert!(refused.contains("was about another situation"), "{refused}");
     assert_eq!(site.json(&["held", "list"])["recipients"], 3, "nothing went");
-    // With a password one releases nothing either, whatever the site allows.
+    // After a login with a password, nothing can be released either, whatever the site allows.
     let by_password = Visitor::log_in(&base, &[], ("demo", &up.password()));
     assert!(!by_password.get("/me").contains("Release the chosen"));
-    // The notice of the stop has a link of its own.
+    // The notice about the stop has a link of its own.
     let new = link_in(&site, "contact@localhost", "was stopped at");
     let after = Visitor::by_link(&base, &new).expect("a good link");
     after.post("/me", "/me/release", &[("message", &harmless)]);
@@ -239,7 +239,7 @@ fn a_stolen_password_ends_no_stop_and_takes_no_account_over() {
         assert!(try_it.contains(not_enough), "{try_it}");
     }
     assert_eq!(site.json(&["held", "list"])["recipients"], 3, "nothing was deleted");
-    // A person's lock is no different, also after an administrator has ended the stop.
+    // A lock by a person has the same effect, even after an administrator has ended the stop.
     site.weir(&["user", "unlock", "demo"]).ok();
     site.weir(&["user", "lock", "demo", "--reason", "the password was stolen"]).ok();
     assert!(thief.post("/me", "/me/delete", &all).contains(not_enough));

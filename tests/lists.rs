@@ -1,11 +1,11 @@
-//! Newsletters and machines (docs/newsletters.md): the pattern of real list software, one mail for each subscriber in one session, as
-//! fast as it is taken.
+//! Tests of newsletters and programs that send mail (docs/newsletters.md), with the pattern of real list software: one mail for each
+//! subscriber in one session, as fast as it is accepted.
 
 use crate::control::gate::{Client, Site, Up};
 
 const SUBSCRIBERS: usize = 120;
 
-/// A login with this profile and these parameters.
+/// Makes a user with this profile and these parameters, and logs in.
 fn login(site: &Site, up: &Up, name: &str, more: &[&str]) -> Client {
     let address = format!("{name}@localhost");
     let add = [&["user", "add", name, "--address", &address, "--password-stdin"], more].concat();
@@ -13,7 +13,7 @@ fn login(site: &Site, up: &Up, name: &str, more: &[&str]) -> Client {
     Client::login(&up.plain, name, "a long password").expect("a login")
 }
 
-/// Sends the newsletter; how many were accepted to go at once or to wait, and the last answer.
+/// Sends the newsletter. Returns how many mails were accepted, to be sent at once or to wait, and the last answer.
 fn send_newsletter(client: &mut Client, name: &str) -> (usize, String) {
     let from = format!("{name}@localhost");
     for number in 0..SUBSCRIBERS {
@@ -32,7 +32,7 @@ fn send_newsletter(client: &mut Client, name: &str) -> (usize, String) {
 
 #[test]
 fn a_newsletter_goes_out_with_the_right_profile_and_looks_like_a_worm_without() {
-    // A person's throttle as the paper has it, and an application that drains fast enough for a test.
+    // A person's throttle as in the paper, and an application whose queue drains fast enough for a test.
     let site =
         Site::new("[notices]\nadmin = \"admin@localhost\"\n[throttle]\n[throttle.application]\nrate = \"50/s\"\n");
     let up = site.up();
@@ -45,14 +45,14 @@ fn a_newsletter_goes_out_with_the_right_profile_and_looks_like_a_worm_without() 
     let mut ann = login(&site, &up, "ann", &[]);
     let (accepted, said) = send_newsletter(&mut news, "news");
     assert_eq!(accepted, SUBSCRIBERS, "{said}");
-    // A person beside it is not delayed.
+    // A person who sends at the same time is not delayed.
     let said = ann.mail("ann@localhost", &["friend@localhost"], "lunch?");
     assert!(said.contains("accepted, on its way"), "{said}");
     for number in [0, SUBSCRIBERS / 2, SUBSCRIBERS - 1] {
         site.arrived(&format!("subscriber{number}@localhost"), 1);
     }
     assert_eq!(site.json(&["user", "show", "news"])["state"], "active");
-    // Nobody was told of the newsletter: the administrator has heard of the login that was wrong for it, alone.
+    // No notice about the newsletter: the administrator was told only about the login with the wrong profile.
     let notices = site.arrived("admin@localhost", 1);
     for notice in notices {
         let text = std::fs::read_to_string(notice).expect("text");

@@ -1,4 +1,4 @@
-//! End to end: the real binary, as a user runs it. One harness, one file a subject.
+//! End-to-end tests: the real binary, as a user runs it. There is one harness, and one file for each subject.
 #![allow(missing_docs)]
 
 mod acquaintance;

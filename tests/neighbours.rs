@@ -1,10 +1,11 @@
-//! `weir quickstart --edit-neighbour` with a real nginx and a real Postfix, at the ports that Weir needs: their configuration is changed, Weir takes their
-//! place, and `weir quickstart undo` leaves every octet as it was.
+//! Tests of `weir quickstart --edit-neighbour` with a real nginx and a real Postfix on the ports that Weir needs: their configuration is
+//! changed, Weir takes their place, and `weir quickstart undo` restores every octet.
 
 use crate::world::World;
 use std::path::Path;
 
-/// Starts quickstart, which stays with the Weir that it has started, and waits until it has said all. `stop` ends Weir.
+/// Shell functions. One starts quickstart, which keeps running with the Weir that it started, and waits until it has printed everything;
+/// `stop` ends Weir.
 pub(crate) const FUNCTIONS: &str = r#"
 set -eu
 cd /home/you

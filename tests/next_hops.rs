@@ -1,4 +1,5 @@
-//! `weir status` and the console's first page when a server that Weir needs is away: a smarthost, the next server of a domain of ours, the only web server.
+//! Tests of `weir status` and the console's first page when a server that Weir needs is down: a smarthost, the next server of one of our
+//! domains, or the only web server.
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up, wait_for};
@@ -7,14 +8,14 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
-/// An address at which nobody answers. The others take 127.0.0.1, so nobody takes it meanwhile.
+/// An address at which nothing listens. Other tests use 127.0.0.1, so none of them takes it meanwhile.
 fn silent(last: u8) -> String {
     let address = format!("127.0.77.{last}");
     let port = TcpListener::bind((address.as_str(), 0)).unwrap().local_addr().unwrap().port();
     format!("{address}:{port}")
 }
 
-/// A program that answers there.
+/// A program that listens there.
 struct Peer(Child);
 
 impl Peer {
@@ -42,7 +43,7 @@ impl Drop for Peer {
     }
 }
 
-/// What status says of a part: its verdict, and in words.
+/// What `weir status` says about a part: its verdict, and the text.
 fn part(site: &Site, name: &str) -> (String, String) {
     let status = site.status();
     let parts = status["health"]["parts"].as_array().unwrap();
@@ -51,7 +52,7 @@ fn part(site: &Site, name: &str) -> (String, String) {
     (text(&part["verdict"]), text(&part["says"]))
 }
 
-/// Waits until the console's first page, which looks now and then, has these words.
+/// Waits until the console's first page, which is updated now and then, contains these words.
 fn overview_says(up: &Up, password: &str, words: &[&str]) {
     let base = format!("http://{}", up.listener("console"));
     let visitor = Visitor::log_in(&base, &[], ("admin", password));
@@ -127,7 +128,7 @@ fn the_only_web_server_is_said_to_be_away_until_it_answers() {
         Some(part(&site, "web")).filter(|(verdict, _)| verdict == "failing").map(|(_, says)| says)
     });
     assert!(away.contains("no server of app answers: Connection refused"), "{away}");
-    // It is tried again all the time, and stays away for all that.
+    // It is tried again all the time, but stays down.
     for _ in 0..10 {
         assert_eq!(part(&site, "web").0, "failing");
     }

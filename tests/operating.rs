@@ -1,4 +1,4 @@
-//! Operating a running Weir from the terminal: who is kept out, who is a user, which servers and networks are served.
+//! Tests of operating a running Weir from the terminal: who is kept out, who is a user, which servers and networks are served.
 
 use crate::console::INBOUND;
 use crate::console::visitor::Visitor;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 
-/// The first line that a mail server says.
+/// The first line that a mail server sends.
 fn greeting(up: &Up) -> String {
     let stream = TcpStream::connect(&up.plain).expect("it listens");
     let mut line = String::new();
@@ -16,7 +16,7 @@ fn greeting(up: &Up) -> String {
     line
 }
 
-/// The status of a page of the web gate.
+/// The status line of a page from the web gate.
 fn status_of_page(up: &Up) -> String {
     let mut stream = TcpStream::connect(up.listener("web")).expect("it listens");
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
@@ -78,7 +78,7 @@ fn a_contact_of_before_that_only_a_thief_would_read_is_warned_of() {
     let admin = site.up().admin_password();
     site.weir(&["user", "add", "ann", "--address", "ann@localhost", "--contact", "ann@home.example", "--generate"])
         .ok();
-    // As it could be set before this was refused.
+    // A contact that could be set before such contacts were refused.
     let program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
     let mut python = Command::new("python3");
     python.args(["-c", program]).arg(site.data().join("records.db"));
@@ -151,7 +151,7 @@ fn backups_in_one_folder_are_named_by_their_time_and_the_oldest_go() {
     let folder = site.home().join("backups");
     let name = folder.to_str().expect("text");
     let again = || {
-        // Two within a second would have the same name, and the second is refused.
+        // Two backups within the same second would have the same name, and the second one is refused.
         wait_for("the next second", || {
             let made = site.weir(&["backup", "--into", name, "--keep", "2", "--json"]);
             (made.code == Some(0)).then(|| serde_json::from_str::<serde_json::Value>(&made.stdout).expect("JSON"))
@@ -171,8 +171,8 @@ fn backups_in_one_folder_are_named_by_their_time_and_the_oldest_go() {
     drop(up);
 }
 
-/// Every operation of the API that changes something, the verb in the terminal, and the form on a page that does it. A form that lies on the page of something that
-/// may not be there is given a name of nothing.
+/// Every operation of the API that changes something, with its command in the terminal and the form on a page that does the same. A form on
+/// the page of something that may not exist gets a name that does not exist.
 const OPERATIONS: [(&str, &str, &str); 41] = [
     ("/backup", "backup", TERMINAL_ONLY),
     ("/bans", "bans add", "/bans/add"),
@@ -216,9 +216,9 @@ const OPERATIONS: [(&str, &str, &str); 41] = [
     ("/web/drain", "web drain", "/web/drain"),
     ("/web/weight", "web weight", "/web/weight"),
 ];
-/// It makes Weir write somewhere on the machine, so whoever asks for it must have been let in there.
+/// This makes Weir write to any folder of the machine, so only somebody who is on that machine may do it.
 const TERMINAL_ONLY: &str = "terminal only";
-/// A file goes to the API as it is, by the form's script.
+/// The script of this form sends a file to the API as it is.
 const UPLOAD: &str = "upload";
 
 #[test]
@@ -248,7 +248,7 @@ fn whatever_can_be_changed_can_be_changed_in_the_terminal_and_on_a_page() {
         match *form {
             TERMINAL_ONLY => assert_eq!(admin.status_of(&format!("/api/v1{path}"), &[]), "403", "{path}"),
             UPLOAD => assert!(admin.get("/lab").contains("action=\"/api/v1/lab/samples\""), "{path}"),
-            // Whatever is wrong with an empty form, it is told on a page.
+            // Whatever is wrong with an empty form, a page reports it.
             form => assert_eq!(admin.status_of(form, &[("token", &token)]), "303", "{path}: {form}"),
         }
     }

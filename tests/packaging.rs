@@ -1,4 +1,5 @@
-//! What `make release` packs does not depend on when, where and by whom it is packed: the same program gives the same octets twice.
+//! Tests that what `make release` builds does not depend on when, where and by whom it is built: the same program gives the same octets
+//! twice.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("the source")
 }
 
-/// Runs a tool as somebody does who lives elsewhere, if `elsewhere`.
+/// Runs a tool; with `elsewhere`, in another folder, with another umask, time zone and language.
 fn tool(name: &str, elsewhere: bool, arguments: &[&Path]) -> Vec<u8> {
     let script = if elsewhere { "umask 077; cd /; exec \"$@\"" } else { "umask 022; exec \"$@\"" };
     let mut command = Command::new("bash");
@@ -21,7 +22,7 @@ fn tool(name: &str, elsewhere: bool, arguments: &[&Path]) -> Vec<u8> {
     output.stdout
 }
 
-/// Everything below a folder but signatures, which have the time in them.
+/// All files below a folder except signatures, which contain the time.
 fn files(folder: &Path, found: &mut Vec<(PathBuf, Vec<u8>)>, top: &Path) {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -39,7 +40,7 @@ fn packages_repository_image_and_bill_of_materials_are_the_same_twice() {
     let home = tempfile::tempdir().unwrap();
     let program = home.path().join("weir");
     fs::copy(env!("CARGO_BIN_EXE_weir"), &program).unwrap();
-    // Half of a program for tests is for debuggers.
+    // Half of a test program is debug information.
     assert!(Command::new("strip").arg("--strip-all").arg(&program).status().unwrap().success());
     let guest = home.path().join("guest");
     fs::create_dir(&guest).unwrap();
@@ -75,7 +76,7 @@ fn packages_repository_image_and_bill_of_materials_are_the_same_twice() {
     fs::write(&package, &of_weir.1).unwrap();
     let unpacked = home.path().join("unpacked");
     assert!(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&unpacked).status().unwrap().success());
-    // What is copied from the examples works where the package puts the program.
+    // Files that are copied from the examples must name the program where the package puts it.
     let examples = unpacked.join("usr/share/doc/weir/examples");
     for unit in [unpacked.join("usr/lib/systemd/system/weir.service"), examples.join("weir-worker.service")] {
         let text = fs::read_to_string(&unit).unwrap();
@@ -99,7 +100,7 @@ fn guest_package(guest: &Path, out: &Path, elsewhere: bool) {
     assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
 }
 
-/// A signed folder for apt, with a key of this test.
+/// A signed repository for apt, with a key of this test.
 fn repository(key_home: &Path, out: &Path) {
     let script = "set -e; chmod 700 \"$GNUPGHOME\"; \
                   gpg --batch --list-secret-keys weir-test >/dev/null 2>&1 || \

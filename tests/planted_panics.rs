@@ -1,4 +1,5 @@
-//! Every task that is watched panics once: its gate comes back, nothing acknowledged is lost, and readiness and status tell.
+//! Every task that is watched panics once: its gate must come back, nothing that was acknowledged may be lost, and readiness and status
+//! must report it.
 
 use crate::control::gate::{Client, Site, wait_for};
 use crate::gates::{LAB, is_ready};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_peers::{Postgres, free_port};
 
-/// Every task that is watched, with its gate and what must be configured for it to be there.
+/// Every task that is watched, with its gate and what must be configured for it to exist.
 const TASKS: [(&str, &str, Needs); 48] = [
     ("mail opening", "mail", Needs::Nothing),
     ("submission listener", "mail", Needs::Nothing),
@@ -60,32 +61,32 @@ const TASKS: [(&str, &str, Needs); 48] = [
     ("console watch", "console", Needs::Nothing),
 ];
 
-/// Those that no test here brings about.
+/// Tasks that no test here can start, and why.
 const LEFT_OUT: [(&str, &str); 2] = [
     ("late decisions", "it is there only while mail of a former life cannot be decided"),
     ("lab entry", "it is there only on a machine outside of the lab's network"),
 ];
 
-/// What must be configured for a task to be there.
+/// What must be configured for a task to exist.
 #[derive(Clone, Copy)]
 enum Needs {
     Nothing,
-    /// Sections of their own.
+    /// These further sections.
     Sections(&'static str),
-    /// The scan, and these sections.
+    /// The scan, and these further sections.
     Scan(&'static str),
     /// The scan, and records that several machines share.
     SharedRecords,
-    /// Another proxy that asks.
+    /// Another proxy that asks the web gate.
     ForwardAuth,
-    /// A lab with a VM. It does not come up, because there is no system in it, and is tried again and again.
+    /// A lab with a VM. There is no system in the VM, so it does not come up and is tried again and again.
     Vm,
     /// A lab of several machines, of which this is the only one.
     LabNetwork,
 }
 
 impl Needs {
-    /// Its site, before the first start.
+    /// The site for a task, before the first start.
     fn site(self) -> Site {
         let inbound =
             "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
@@ -150,13 +151,13 @@ fn comes_back(task: &str, gate: &str, needs: Needs) {
     assert!(why.contains("a planted panic") && why.contains(".rs:"), "{task}: {why}");
     let told = why.contains(&format!("a panic in {task}: ")) && view["restarts"].as_u64() >= Some(1);
     assert!(task.ends_with("opening") || told, "{task}: {why}");
-    // A console that did not open at first has said no address at which it could be asked.
+    // If the console could not open at first, its address was not printed, so it cannot be asked.
     if task != "console opening" {
         wait_for("readiness", || is_ready(&up).then_some(()));
     }
 }
 
-/// Whoever adds a task adds it here, too.
+/// Fails if somebody adds a task to the code but not to the list above.
 #[test]
 fn every_task_that_is_watched_panics_in_a_test() {
     let here: BTreeSet<&str> =
@@ -171,10 +172,10 @@ fn every_task_that_is_watched_panics_in_a_test() {
     assert_eq!(started, here, "left: the tasks that the sources start; right: those of this test");
 }
 
-/// The names of the tasks that this file of a crate starts, without those of its tests.
+/// The names of the tasks that this source file starts, without those in its tests.
 fn tasks_started(text: &str) -> Vec<String> {
     let code = text.split("\nmod tests {").next().unwrap_or_default();
-    // The web gate's threads have a name of their own before that of the task.
+    // The threads of the web gate have a name of their own, before that of the task.
     let calls = [
         ("supervision::spawn(", 0),
         ("supervision::spawn_until_done(", 0),
@@ -191,7 +192,7 @@ fn tasks_started(text: &str) -> Vec<String> {
     code.lines().filter_map(named).collect()
 }
 
-/// Shows all sources of the crates, without files of tests.
+/// Calls `show` for all sources of the crates, without files of tests.
 fn sources(folder: &Path, show: &mut dyn FnMut(&str)) {
     let entries: Vec<PathBuf> =
         fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("it").path()).collect();
@@ -206,7 +207,7 @@ fn sources(folder: &Path, show: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Whatever fails, and when: a mail that was answered with 250 is delivered.
+/// Whatever fails, and whenever: a mail that was answered with 250 must be delivered.
 #[test]
 fn what_was_acknowledged_before_a_panic_is_delivered() {
     for task in ["throttle", "delivery", "submission listener"] {

@@ -1,4 +1,5 @@
-//! A real, unmodified Postfix asks Weir about its mail: as a milter, and by its policy protocol. Its lines are those of docs/doors.md.
+//! Tests of a real, unmodified Postfix that asks Weir about its mail: as a milter, and by its policy protocol. Its settings are those of
+//! docs/doors.md.
 
 mod kills;
 mod milter;
@@ -10,7 +11,7 @@ use std::path::Path;
 use weir_peers::{Dovecot, Postfix, free_port};
 
 const PASSWORD: &str = crate::table1::PASSWORD;
-/// The addresses that the page has.
+/// The addresses that the page uses.
 const MILTER: &str = "127.0.0.1:2626";
 const POLICY: &str = "127.0.0.1:2627";
 const BACK: &str = "127.0.0.1:2628";
@@ -25,10 +26,10 @@ pub(crate) fn recipe(section: &str, kind: &str) -> String {
     code.split("```").next().expect("its end").to_owned()
 }
 
-/// Who hears of stops in the page.
+/// The setting in the page for who is told about stops.
 const ADMIN: &str = "admin = \"postmaster@example.org\"";
 
-/// Which door Postfix asks at.
+/// The door at which Postfix asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Milter,
@@ -44,7 +45,7 @@ impl Way {
     }
 }
 
-/// Postfix, which has all mail in one Maildir, Dovecot, which knows its users, and Weir.
+/// Postfix, with a single Maildir for all mail; Dovecot, which knows the users; and Weir.
 struct World {
     site: Site,
     up: Option<Up>,
@@ -54,14 +55,14 @@ struct World {
 }
 
 impl World {
-    /// `changed` are settings of the page that are other ones here, `more` is more configuration of Weir.
+    /// Starts everything. `changed` are settings of the page that are different here; `more` is further configuration of Weir.
     fn start(way: Way, users: &[&str], changed: &[(&str, &str)], more: &str) -> World {
         let [port, back, door] = std::array::from_fn(|_| free_port());
         let place = |text: String| {
             let text = text.replace(MILTER, &format!("127.0.0.1:{door}")).replace(POLICY, &format!("127.0.0.1:{door}"));
             let text = text.replace(BACK, &format!("127.0.0.1:{back}"));
             let text = changed.iter().fold(text, |text, (from, to)| text.replace(from, to));
-            // Who hears of stops is asked elsewhere: notices would only be more mail.
+            // Who is told about stops is tested elsewhere. Here, notices would only be additional mail.
             text.replace(ADMIN, "silent = true")
         };
         let configuration = place(recipe(way.section(), "toml"));
@@ -101,7 +102,7 @@ impl World {
         Client::login(&self.address(), user, PASSWORD).expect("a login at Postfix")
     }
 
-    /// What has arrived: each message's recipient and its text.
+    /// The mail that has arrived: the recipient and the text of each message.
     fn mail(&self) -> Vec<(String, String)> {
         let read = |path: &std::path::PathBuf| {
             let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).replace("\n\t", " ");
@@ -111,13 +112,13 @@ impl World {
         self.postfix.maildir("all").iter().filter_map(read).collect()
     }
 
-    /// The text of the message for this recipient, when it is there.
+    /// Waits for the message to this recipient, and returns its text.
     #[track_caller]
     fn arrived(&self, to: &str) -> String {
         wait_for(&format!("mail for {to}"), || self.mail().into_iter().find(|(of, _)| of == to).map(|(_, text)| text))
     }
 
-    /// How many recipients of a user wait.
+    /// How many recipients of a user are held.
     fn held(&self, user: &str) -> u64 {
         self.site.json(&["held", "list", "--user", user])["recipients"].as_u64().expect("a number")
     }

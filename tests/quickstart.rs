@@ -1,4 +1,4 @@
-//! `weir quickstart` and `weir doctor`, as somebody runs them who has just installed Weir.
+//! Tests of `weir quickstart` and `weir doctor`, as somebody runs them who has just installed Weir.
 
 use crate::harness::{Run, weir};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use weir_peers::{Pebble, PebbleMood, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Every kind with all that it would ask for, so that a machine without a terminal gets a configuration.
+/// Each kind with the answers to all its questions, so that a machine without a terminal gets a configuration.
 const KINDS: [&[&str]; 4] = [
     &["web", "--host", "www.site.test", "--backend", "127.0.0.1:8080", "--agree", "--contact", "you@site.test"],
     &["relay", "--host", "mail.site.test", "--admin", "you@site.test", "--next", "127.0.0.1:25", "--agree"],
@@ -55,7 +55,7 @@ fn a_configuration_that_is_there_is_not_lost() {
     assert!(said.contains("weir.toml.before"), "{said}");
     assert_eq!(fs::read_to_string(home.path().join("weir.toml.before")).unwrap(), "[throttle]\nstop_at = 7\n");
 
-    // The one that the package brings says nothing; it makes room, and is kept too.
+    // The configuration of the package contains no settings. It is replaced, and a copy is kept.
     fs::write(&file, "# only a comment\n\n").unwrap();
     quickstart(home.path(), lab, &["--no-start"]).ok();
     assert_eq!(fs::read_to_string(home.path().join("weir.toml.before-2")).unwrap(), "# only a comment\n\n");
@@ -85,7 +85,7 @@ fn a_port_that_somebody_has_is_named_with_what_to_do() {
     assert!(!home.path().join("data").exists(), "nothing was started");
 }
 
-/// A Weir that quickstart has started, and what was said.
+/// A Weir that quickstart has started, and what was printed.
 struct Foreground(Child, String);
 
 impl Foreground {
@@ -111,7 +111,7 @@ impl Drop for Foreground {
     }
 }
 
-/// A site of one page.
+/// A site with one page.
 fn site() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().to_string();
@@ -141,8 +141,8 @@ fn from_nothing_to_a_page_over_https_with_a_certificate() {
     assert!(said.contains("Tried https://www.site.test: HTTP/1.1 200 OK"), "{said}");
 
     let data = home.path().join("data");
-    // The configuration says where the data is, so nobody has to. The page is served before the console is there, on a slow
-    // machine a good while before.
+    // The configuration names the data folder, so the command need not. The page is served before the console is up; on a slow machine, a
+    // good while before.
     let config = home.path().join("weir.toml");
     let ready = || weir(&["ready", "--config", config.to_str().unwrap()]);
     let begun = Instant::now();
@@ -155,7 +155,7 @@ fn from_nothing_to_a_page_over_https_with_a_certificate() {
         let args = ["doctor", "--config", config.to_str().unwrap(), "--data", data.to_str().unwrap()];
         weir(&[&args, more].concat())
     };
-    // www.site.test is known to pebble's name server alone.
+    // Only pebble's name server knows www.site.test.
     let healthy = doctor(&[]).ok();
     assert!(healthy.contains("SOON") && healthy.contains("www.site.test is not in the DNS"), "{healthy}");
     drop(running);

@@ -1,10 +1,10 @@
-//! The recipes of docs/operating.md, tried with a real Postfix: Weir as its content filter, and as the MX before it.
+//! Tests of the recipes in docs/operating.md with a real Postfix: Weir as its content filter, and as the MX in front of it.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::path::PathBuf;
 use weir_peers::{NameServer, Postfix, free_port};
 
-/// What Postfix does with mail in the end: a Maildir for our domain, where ann lives.
+/// Postfix's settings for final delivery: a Maildir for our domain, in which ann has a mailbox.
 fn final_delivery() -> String {
     let (uid, gid) = Postfix::owner();
     format!(
@@ -16,7 +16,7 @@ fn final_delivery() -> String {
     )
 }
 
-/// Postfix with Weir as its content filter, as the recipe has it.
+/// Postfix with Weir as its content filter, set up as the recipe says.
 struct Filtered {
     postfix: Postfix,
     port: u16,
@@ -25,7 +25,7 @@ struct Filtered {
 }
 
 impl Filtered {
-    /// `protocol` is Postfix's word for its client, `back` the port that Weir hands mail back to, by the ports of Postfix.
+    /// `protocol` is Postfix's name for its client. `back` chooses the port to which Weir hands mail back, from the two ports of Postfix.
     fn start(protocol: &str, dns: &NameServer, back: impl Fn(u16, u16) -> u16) -> Filtered {
         let (port, reinjection, weir) = (free_port(), free_port(), free_port());
         let listen = if protocol == "lmtp" { "listen_lmtp" } else { "listen" };
@@ -51,8 +51,8 @@ impl Filtered {
         Filtered { postfix: Postfix::start(&main, &master, port), port, site, _weir: up }
     }
 
-    /// A client of Postfix from this address. (Postfix looks at the connection, not at XCLIENT, when it decides whether mail is
-    /// its own; hence `local_header_rewrite_clients`.)
+    /// A client of Postfix with this address. (Postfix decides by the connection and not by XCLIENT whether mail comes from its own
+    /// network; hence `local_header_rewrite_clients`.)
     fn client(&self, address: &str) -> Client {
         let mut client = Client::greeted(&format!("127.0.0.1:{}", self.port));
         let said = client.say(&format!("XCLIENT ADDR={address} NAME=mail.sender.example"));
@@ -76,7 +76,7 @@ fn infected() -> String {
     format!("From: who@sender.example\r\nSubject: infected\r\n\r\n{}\r\n", weir_scan::eicar::eicar())
 }
 
-/// Waits until the one mail in quarantine is this recipient's, and infected.
+/// Waits until the only mail in quarantine is for this recipient, and infected.
 #[track_caller]
 fn quarantined(site: &Site, to: &str) {
     let kept = wait_for("the quarantine", || {
@@ -102,17 +102,17 @@ fn postfix_has_its_mail_filtered_by_smtp_and_by_lmtp() {
         let said = filtered.client("192.0.2.7").mail("who@sender.example", &["ann@recipe.example"], "filtered");
         assert!(said.starts_with("250"), "{said}");
         let text = filtered.arrived("ann");
-        // Postfix, Weir, and Postfix again.
+        // The mail passed Postfix, Weir, and Postfix again.
         assert!(text.contains("by mail.example (Weir) with"), "{text}");
         assert_eq!(text.matches("by postfix.example.org (Postfix)").count(), 2, "{text}");
-        // And the true client was evaluated, not Postfix.
+        // The true client was evaluated, and not Postfix.
         assert!(
             text.contains("Authentication-Results: mail.example;") && text.contains("spf=pass"),
             "{protocol}: {text}"
         );
         assert!(text.contains("192.0.2.7") && text.contains("dmarc=pass"), "{text}");
         assert!(text.contains("X-Weir-Scan: mail.example; clean (yara, attachments)"), "{text}");
-        // What is infected does not come back.
+        // An infected mail does not come back.
         let said = filtered.client("192.0.2.7").text("who@sender.example", &["bob@recipe.example"], &infected());
         assert!(said.starts_with("250"), "{said}");
         quarantined(&filtered.site, "bob@recipe.example");
@@ -151,11 +151,11 @@ fn weir_is_the_mx_before_postfix() {
     assert!(said.starts_with("250 2.0.0 "), "{said}");
     quarantined(&site, "ann@recipe.example");
     assert_eq!(postfix.maildir("ann").len(), 1);
-    // Whom Postfix does not know is refused here, in its words.
+    // A recipient that Postfix does not know is refused here, with Postfix's words.
     client.say("MAIL FROM:<who@sender.example>");
     let said = client.say("RCPT TO:<nobody@recipe.example>");
     assert!(said.starts_with("550 5.1.1 the next server refuses this recipient") && said.contains("unknown"), "{said}");
-    // Without Postfix nobody can be asked about bob; ann was there a moment ago.
+    // Without Postfix, nobody can be asked about bob. For ann, the answer from a moment ago is used.
     drop(postfix);
     let said = client.say("RCPT TO:<bob@recipe.example>");
     assert!(said.starts_with("451 4.4.3"), "{said}");

@@ -1,23 +1,23 @@
-//! The recipes of docs/operating.md for outgoing mail, tried with a real Postfix: Weir before it, and behind it as a content filter
-//! that knows its users. In both an answer to a notice comes from outside, to Postfix's port.
+//! Tests of the recipes for outgoing mail in docs/operating.md with a real Postfix: Weir in front of it, and behind it as a content filter
+//! that knows its users. In both, the answer to a notice comes from outside, to Postfix's port.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::path::PathBuf;
 use weir_peers::{Dovecot, Postfix, free_port};
 
 const PASSWORD: &str = "known to dovecot";
-/// Whoever writes to three new people is stopped, and nothing moves by itself.
+/// A user who writes to three new people is stopped, and held mail is not sent by itself.
 const THROTTLE: &str = "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nstop_at = 1\n";
 
 /// Postfix and its ports.
 struct Server {
     postfix: Postfix,
-    /// Where the world comes in.
+    /// The port for mail from outside.
     port: u16,
 }
 
 impl Server {
-    /// Brings mail for our domain to Maildirs, and answers to notices to Weir. `main` and `master` say the rest.
+    /// Delivers mail for our domain to Maildirs, and answers to notices to Weir. `main` and `master` are further settings.
     fn start(site: &Site, weir: &str, port: u16, main: &str, master: &str) -> Server {
         let (uid, gid) = Postfix::owner();
         let users = ["ann", "bob", "new1", "new2", "new3", "new4"];
@@ -39,18 +39,18 @@ impl Server {
         Server { postfix: Postfix::start(&main, &master, port), port }
     }
 
-    /// The first message in a mailbox with these words.
+    /// Waits for a message in a mailbox that contains these words, and returns the first one.
     #[track_caller]
     fn arrived(&self, mailbox: &str, words: &str) -> String {
         wait_for(&format!("mail for {mailbox} with {words:?}"), || {
             let files: Vec<PathBuf> = self.postfix.maildir(mailbox);
             let texts = files.iter().filter_map(|file| std::fs::read_to_string(file).ok());
-            // Long lines are folded by whoever passes them on.
+            // Servers on the way may have folded long lines.
             texts.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).find(|text| text.contains(words))
         })
     }
 
-    /// The contact has heard of the stop, and answers from outside what the notice says; nobody may write anything else there.
+    /// The contact gets the notice about the stop, and answers it from outside as it says. Any other mail to that address is refused.
     #[track_caller]
     fn answer_releases(&self) {
         let notice = self.arrived("bob", "was stopped at");
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// Recipients of a user that wait.
+/// Waits until this many recipients of a user are held.
 #[track_caller]
 fn wait_for_held(site: &Site, user: &str, count: u64) {
     wait_for(&format!("{count} held"), || {
@@ -104,7 +104,7 @@ fn weir_stands_before_postfix() {
     assert!(Client::login(&up.plain, "ann@recipe.example", PASSWORD).is_ok(), "the stop ended with the answer");
 }
 
-/// Postfix with its own users, whose submitted mail takes a turn through Weir.
+/// Postfix with its own users, whose submitted mail passes through Weir.
 struct Behind {
     site: Site,
     _up: Up,
@@ -127,7 +127,7 @@ impl Behind {
             dovecot.socket().display()
         );
         let (weir_host, weir_port) = up.plain.rsplit_once(':').expect("an address with a port");
-        // The test's client speaks no TLS; otherwise the two ports are the recipe's.
+        // The test's client cannot use TLS; apart from that, the two ports are set up as in the recipe.
         let master = format!(
             "127.0.0.1:{submission} inet n - n - - smtpd\n  -o smtpd_sasl_auth_enable=yes\n  \
              -o smtpd_client_restrictions=permit_sasl_authenticated,reject\n  \
@@ -142,7 +142,7 @@ impl Behind {
         Behind { site, _up: up, _dovecot: dovecot, server, submission: format!("127.0.0.1:{submission}") }
     }
 
-    /// Somebody hands a mail to Postfix, which says yes to everything.
+    /// A user submits a mail to Postfix, which accepts everything.
     #[track_caller]
     fn send(&self, user: &str, to: &str) {
         let mut client = Client::login(&self.submission, user, PASSWORD).expect("a login at Postfix");
@@ -157,7 +157,7 @@ fn postfix_has_the_mail_of_its_users_throttled() {
     let (site, server) = (&behind.site, &behind.server);
     behind.send("ann@recipe.example", "new1@recipe.example");
     let text = server.arrived("new1", "Subject: hello");
-    // Postfix, Weir, and Postfix again.
+    // The mail passed Postfix, Weir, and Postfix again.
     assert!(text.contains("by mail.example (Weir) with"), "{text}");
     assert!(text.contains("(Authenticated sender: ann@recipe.example)"), "{text}");
     assert_eq!(text.matches("by postfix.example.org (Postfix)").count(), 2, "{text}");
@@ -165,7 +165,7 @@ fn postfix_has_the_mail_of_its_users_throttled() {
         behind.send("ann@recipe.example", to);
         wait_for_held(site, "ann@recipe.example", count);
     }
-    // Whoever is stopped hears it from Postfix; others are not concerned.
+    // A user who is stopped gets a bounce from Postfix; others are not affected.
     behind.send("ann@recipe.example", "new4@recipe.example");
     server.arrived("ann", "ann@recipe.example is stopped after unusual mail");
     behind.send("bob@recipe.example", "new4@recipe.example");

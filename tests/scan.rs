@@ -1,4 +1,4 @@
-//! The scan gate and its quarantines, as an operator uses them.
+//! Tests of the scan gate and its quarantines, as an operator uses them.
 
 use crate::attachment::attached;
 use crate::control::gate::{Client, Site, id_in, wait_for};
@@ -8,7 +8,7 @@ use std::fs;
 use weir_analysis::fixtures::zip;
 use weir_scan::eicar::eicar;
 
-/// Puts a message into the quarantine of a site at rest, as the scan would have.
+/// Puts a message into the quarantine of a site that is not running, as the scan would have done.
 fn quarantine(site: &Site, id: &str, queue: &str, to: &[&str]) {
     let folder = site.data().join("quarantine");
     let recipients: Vec<_> = to.iter().map(|to| json!({ "address": to, "notify": null, "orcpt": null })).collect();
@@ -51,7 +51,7 @@ const IDS: [&str; 3] = ["38exdmxn6hex5qydvved", "38exdmxn6hex5qydvvef", "38exdmx
 #[test]
 fn quarantined_mail_is_listed_shown_released_and_deleted() {
     let site = Site::new("[scan]\nenabled = false\n");
-    // The first verb makes nothing; the first start does.
+    // A command makes no data folder; the first start does.
     drop(site.up());
     quarantine(&site, IDS[0], "virus", &["ann@localhost", "bob@localhost"]);
     quarantine(&site, IDS[1], "spam", &["ann@localhost"]);

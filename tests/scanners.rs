@@ -1,4 +1,4 @@
-//! `weir scan`: verdicts on files, by the real binary with its own workers.
+//! Tests of `weir scan`: verdicts on files, from the real binary with its own workers.
 
 use crate::control::gate::{Client, Site, id_in, wait_for};
 use crate::harness::weir;
@@ -50,7 +50,7 @@ fn verdicts_as_json_and_refusals() {
     weir(&[Path::new("scan"), Path::new("-c"), &config, &clean]).refused(&["rules in bad.yar do not compile"]);
 }
 
-/// Sends a message with this text, and waits until it is quarantined or delivered: the reason, if it is quarantined.
+/// Sends a message with this text, and waits until it is quarantined or delivered. Returns the reason if it is quarantined.
 fn scanned(site: &Site, inbound: &str, to: &str, text: &str) -> Option<String> {
     let mut client = Client::greeted(inbound);
     client.say("MAIL FROM:<you@example.org>");
@@ -86,7 +86,7 @@ fn what_waits_for_a_scanner_is_one_number_everywhere() {
     }
     let console = format!("http://{}", up.listener("console"));
     let admin = crate::console::visitor::Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
-    // Now and then one of them is tried, and does not wait for that moment.
+    // Now and then one of the messages is being tried, and then it does not count as waiting.
     wait_for("the same number in all places", || {
         let queued = site.json(&["queue", "list"])["total"] == 9;
         let feeds = site.weir(&["feeds", "status"]).ok().contains("Waiting for the scan: 9 messages");
@@ -132,12 +132,12 @@ fn a_feed_is_bound_to_a_clamd_of_its_own() {
     let printed = site.weir(&["feeds", "status"]).ok();
     assert!(printed.contains("TIME OF") && printed.contains("others"), "{printed}");
     assert!(printed.contains("SCANNER") && printed.contains(&format!("127.0.0.1:{}", there.port())), "{printed}");
-    // Its machine is gone: the common one is asked, and the operator can see it.
+    // The machine of this scanner is gone, so the common scanner is asked, and the operator can see that.
     there.kill();
     let other = reason("dan@demo.test", &format!("{large}again")).expect("quarantined");
     assert!(other.contains("Known.Here"), "{other}");
     assert_eq!(reason("fay@demo.test", &format!("clean{}", "a line\r\n".repeat(2000))), None);
-    // A look that began before it was gone may end after it.
+    // A check that began before the scanner was gone may end after it.
     wait_for("one that is down", || (up_now(&site.json(&["feeds", "status"])) == 1).then_some(()));
 }
 
@@ -151,7 +151,7 @@ fn the_same_mail_to_many_is_scanned_once() {
     ));
     let up = site.up();
     let inbound = up.listener("inbound");
-    // Answers are kept when it is known which signatures gave them.
+    // Answers are cached only when it is known which signatures gave them.
     wait_for("clamd's version", || {
         let status = site.json(&["feeds", "status"]);
         let scanners = status["scanners"].as_array().cloned().unwrap_or_default();

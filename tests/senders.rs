@@ -1,4 +1,5 @@
-//! Senders that people allow and block, and mail of one campaign that is decided on as a whole, with a real spam filter and a real name server.
+//! Tests of senders that people allow and block, and of mail of one campaign that is decided on as a whole, with a real spam filter and a
+//! real name server.
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up, wait_for};
@@ -9,7 +10,7 @@ const ZONE: &str = "good.example. TXT \"v=spf1 ip4:192.0.2.0/24 -all\"
     news.good.example. TXT \"v=spf1 ip4:192.0.2.0/24 -all\"
     any.example. TXT \"v=spf1 +all\"";
 
-/// A site that asks this name server, and a spam filter that calls spam what wishes so.
+/// A site that asks this name server, and a spam filter that calls every message spam that asks for it.
 fn site(dns: &Knot, rspamd: &Rspamd) -> Site {
     Site::new(&format!(
         "dns = [\"{}\"]\n[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
@@ -52,12 +53,12 @@ fn an_allowed_sender_is_excused_from_spam_if_it_is_who_it_says_and_a_blocked_one
     assert!(spam(&mut good, "ann@news.good.example", "ann@good.example", ("bob@demo.test", "now")).starts_with("250"));
     let text = std::fs::read_to_string(&site.arrived("bob@demo.test", 1)[0]).expect("a message");
     assert!(text.contains("good.example is allowed") && !text.contains("X-Spam-Flag"), "{text}");
-    // The name alone is nothing: anybody writes it.
+    // The name alone is not enough, because anybody can write it.
     let mut forger = stranger(&up, "198.51.100.7");
     let forged = spam(&mut forger, "x@any.example", "ann@good.example", ("eve@demo.test", "forged"));
     assert!(forged.starts_with("250"), "{forged}");
     wait_for("what was forged", || (kept(&site).len() == 2).then_some(()));
-    // And malware is malware, whoever brings it.
+    // Malware is quarantined, whoever sends it.
     let worm = format!("From: ann@good.example\r\nSubject: worm\r\n\r\n{}\r\n", eicar());
     assert!(good.text("ann@good.example", &["dan@demo.test"], &worm).starts_with("250"));
     let infected = wait_for("the worm", || kept(&site).into_iter().find(|entry| entry["queue"] == "virus"));
@@ -69,7 +70,7 @@ fn an_allowed_sender_is_excused_from_spam_if_it_is_who_it_says_and_a_blocked_one
     let said =
         other.text("y@elsewhere.example", &["eve@demo.test"], "From: z@deep.any.example\r\nSubject: x\r\n\r\nx\r\n");
     assert!(said.starts_with("550 5.7.1 mail from any.example"), "{said}");
-    // What a listed peer has taken already is kept for a person.
+    // Mail that a listed peer has accepted already is kept for a person.
     let mut peer = Client::greeted(&up.listener("inbound"));
     assert!(peer.mail("y@any.example", &["fay@demo.test"], "relayed").starts_with("250"));
     wait_for("what the peer brought", || {
@@ -78,7 +79,7 @@ fn an_allowed_sender_is_excused_from_spam_if_it_is_who_it_says_and_a_blocked_one
             .find(|entry| entry["reason"].as_str().is_some_and(|why| why.starts_with("blocked: mail from any.example")))
     });
 
-    // A restart knows them, and they can be removed.
+    // After a restart the senders are still known, and they can be removed.
     drop(up);
     let list = site.json(&["senders", "list"]);
     assert_eq!(
@@ -122,7 +123,7 @@ fn a_campaign_is_one_row_that_is_decided_on_as_a_whole_and_a_mail_goes_to_somebo
     let ids = box_of.and_then(|rest| rest.split('"').next()).expect("a box for all of them");
     assert_eq!(ids.split(',').count(), 5);
 
-    // One of them goes to somebody who looks at it, and to nobody else.
+    // One of them is sent to somebody who examines it, and to nobody else.
     let first = ids.split(',').next().expect("one");
     let done = olga.post(
         "/quarantine",
@@ -143,7 +144,7 @@ fn a_campaign_is_one_row_that_is_decided_on_as_a_whole_and_a_mail_goes_to_somebo
     let left = kept(&site);
     assert_eq!((left.len(), &left[0]["subject"]), (1, &"A parcel".into()));
 
-    // The sender is blocked where its mail is looked at.
+    // The sender can be blocked on the page of its mail.
     let mail = format!("/quarantine/{}", left[0]["message"].as_str().expect("an id"));
     assert!(olga.get(&mail).contains("Block all of any.example"));
     let done = olga.post(&mail, "/senders/set", &[("rule", "block"), ("who", "any.example"), ("about", "spam")]);

@@ -1,4 +1,4 @@
-//! Mail from strangers at the running gate, with a real name server: what is forged, who is listed, and who brings too much.
+//! Tests of mail from strangers at the running gate, with a real name server: forged mail, listed senders, and clients that send too much.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const ZONE: &str = "bank.example. TXT \"v=spf1 ip4:192.0.2.0/24 -all\"
     66.100.51.198.bl.example. A 127.0.0.2
     67.100.51.198.bl.example. A 192.0.2.1";
 
-/// A site whose mail from outside goes into Maildirs, and that asks this name server.
+/// A site that asks this name server, and delivers mail from outside to Maildirs.
 fn site(dns: &Knot, inbound: &str, more: &str) -> Site {
     Site::new(&format!(
         "dns = [\"{}\"]\n[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
@@ -22,7 +22,7 @@ fn site(dns: &Knot, inbound: &str, more: &str) -> Site {
     ))
 }
 
-/// A stranger at this address, as a listed peer names it.
+/// A stranger with this address, as a listed peer says.
 fn stranger(up: &Up, address: &str) -> Client {
     let mut client = Client::greeted(&up.listener("inbound"));
     let said = client.say(&format!("XCLIENT ADDR={address}"));
@@ -31,7 +31,7 @@ fn stranger(up: &Up, address: &str) -> Client {
     client
 }
 
-/// A message of this author, with any envelope sender.
+/// Sends a message with this author, and any envelope sender.
 fn by(client: &mut Client, sender: &str, author: &str) -> String {
     client.text(sender, &["ann@demo.test"], &format!("From: {author}\r\nSubject: of {author}\r\n\r\nhello"))
 }
@@ -63,7 +63,7 @@ fn what_is_forged_is_refused_or_kept_as_its_domain_asks() {
     });
     let row = kept.to_string();
     assert!(row.contains("neither SPF nor DKIM answers for soft.example"), "{row}");
-    // A person may let it go all the same.
+    // A person may release it all the same.
     site.weir(&["quarantine", "release", "--queue", "spam", "--yes"]).ok();
     site.arrived("ann@demo.test", 3);
 }
@@ -101,8 +101,8 @@ fn who_is_listed_is_refused_and_a_dead_list_keeps_nobody_out() {
     wrong.weir(&["up"]).refused(&["bl.example 3 4", "is not a list"]);
 }
 
-/// One network brings all that it can, over several connections; another brings its mail meanwhile. `WEIR_STRANGER_SECONDS` goes on for so
-/// long and says how much was offered.
+/// One network sends as much as it can, over several connections, while another sends its normal mail. With `WEIR_STRANGER_SECONDS`, this
+/// goes on for that long and prints how much was offered.
 #[test]
 fn a_stranger_that_brings_too_much_is_put_off_and_others_are_not() {
     let dns = Knot::start(ZONE);
@@ -127,7 +127,7 @@ fn a_stranger_that_brings_too_much_is_put_off_and_others_are_not() {
                             );
                             put_off += 1;
                         }
-                        // A session that is refused too often is ended; the stranger comes again.
+                        // A session that is refused too often is ended, and the stranger connects again.
                         _ => client = stranger(up, &format!("203.0.113.{}", number + 1)),
                     }
                 }
@@ -139,7 +139,7 @@ fn a_stranger_that_brings_too_much_is_put_off_and_others_are_not() {
         let mut others = Others::default();
         while others.sent < 20 || begun.elapsed().as_secs() < seconds {
             others.send(|| by(&mut honest, "boss@bank.example", "boss@bank.example"));
-            // Their own limit is the same, and they keep to it.
+            // The others have the same limit, and keep to it.
             if others.sent >= 20 {
                 std::thread::sleep(Duration::from_secs(1));
             }
@@ -164,7 +164,7 @@ fn a_stranger_that_brings_too_much_is_put_off_and_others_are_not() {
     site.arrived("ann@demo.test", others.sent);
 }
 
-/// What became of honest mail.
+/// The results for honest mail.
 #[derive(Default)]
 struct Others {
     sent: usize,

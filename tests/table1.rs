@@ -1,8 +1,8 @@
-//! Table 1 of the paper over real SMTP, in scaled time; one mail to a hundred; ten thousand users at once; caps a day.
+//! Table 1 of the paper over real SMTP, in scaled time; one mail to a hundred recipients; ten thousand users at the same time; daily caps.
 //!
-//! The viruses send to the clock, each in a time of its own that makes its row last about 15 s. When each mail was sent and
-//! answered is recorded, and the core's machine, fed with these times, says what must have happened: so a slow machine
-//! changes the times and not the verdict. With the paper itself a row is compared where the pace was kept.
+//! The viruses send at fixed times, each with a scale of its own that makes its row last about 15 s. It is recorded when each mail was sent
+//! and answered. The core's state machine, fed with these times, says what must have happened. So a slow machine changes the times but not
+//! the verdict. A row is compared with the paper itself only if the pace was kept.
 
 mod caps;
 mod users;
@@ -17,11 +17,11 @@ use weir_core::time::Instant as At;
 pub(crate) struct Virus {
     pub(crate) name: &'static str,
     rate_per_min: f64,
-    /// The user's own mail just before has used the slack up.
+    /// Whether the user's own mail has used up the slack just before.
     slack_spent: bool,
     passed: u64,
     stopped_after_s: f64,
-    /// A minute of the paper lasts so many times less here.
+    /// How many times shorter a minute of the paper is here.
     scale: f64,
 }
 
@@ -52,21 +52,21 @@ fn the_papers_table_over_real_smtp() {
 
 /// When each mail was sent and answered, in seconds since the test began.
 pub(crate) struct Outbreak {
-    /// The user's own mail, where there was one.
+    /// The user's own mail, if there was one.
     first_seen: Option<(f64, f64)>,
     mails: Vec<(f64, f64)>,
-    /// The most a mail was behind its time.
+    /// The longest time that a mail was late.
     late_s: f64,
 }
 
-/// What became of a mail of a virus.
+/// The result for one mail of a virus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It was taken, or has to wait.
+    /// It was accepted, to be sent at once or to wait.
     Taken,
-    /// It was taken, and its user is stopped now.
+    /// It was accepted, and the user is stopped now.
     LastOne,
-    /// Its user was stopped by the mail before.
+    /// The mail before had stopped the user.
     Refused,
 }
 
@@ -89,7 +89,7 @@ impl Virus {
         })
     }
 
-    /// Sends at the virus's pace until it is stopped.
+    /// Sends at the virus's pace until the user is stopped.
     pub(crate) fn outbreak(&self, mut send: impl FnMut(&str) -> Sent) -> Outbreak {
         let (begun, interval) = (Instant::now(), Duration::from_secs_f64(60.0 / self.rate_per_min / self.scale));
         let mut timed = |to: &str| {
@@ -120,7 +120,7 @@ impl Virus {
         assert_eq!(delivered(site, self.name), passed, "{}: nothing but what passed arrives", self.name);
     }
 
-    /// Holds the numbers against the core's and the paper's; how many passed.
+    /// Compares the numbers with the core's and the paper's. Returns how many mails passed.
     pub(crate) fn judge_counts(&self, run: &Outbreak, site: &Site) -> u64 {
         let list = site.json(&["held", "list", "--user", self.name]);
         let held = list["recipients"].as_u64().expect("a number");
@@ -153,7 +153,7 @@ impl Virus {
         passed
     }
 
-    /// What the core's machine makes of the recorded times: with decisions as late as possible after the first, or as early.
+    /// What the core's state machine says for the recorded times: with each decision after the first as late as possible, or as early.
     fn oracle(&self, run: &Outbreak, late: bool) -> Verdict {
         let at = |seconds: f64| At((seconds * 1e9) as u64);
         let pick = |(sent, answered): (f64, f64), late: bool| at(if late { answered } else { sent });
@@ -178,14 +178,14 @@ impl Virus {
     }
 }
 
-/// How many mails passed before the stop, and how many it took.
+/// How many mails passed before the stop, and how many mails it took until the stop.
 #[derive(Debug)]
 struct Verdict {
     passed: u64,
     mails: u64,
 }
 
-/// Messages that arrived for recipients of a virus.
+/// How many messages arrived for recipients of a virus.
 fn delivered(site: &Site, virus: &str) -> u64 {
     let Ok(folders) = std::fs::read_dir(site.data().join("mail")) else { return 0 };
     let suffix = format!("@{virus}.example");
@@ -211,7 +211,7 @@ fn one_mail_to_a_hundred_sends_fifteen_and_stops() {
     for went in &to[..15] {
         site.arrived(went, 1);
     }
-    // Each of the rest is an entry of its own: two go, one is deleted, the others stay.
+    // Each of the others is an entry of its own: two are released, one is deleted, the rest stay.
     site.weir(&["held", "release", "--to", "r15@localhost"]).ok();
     site.weir(&["held", "release", "--to", "r99@localhost"]).ok();
     site.weir(&["held", "delete", "--to", "r50@localhost", "--yes"]).ok();

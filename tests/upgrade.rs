@@ -1,6 +1,6 @@
-//! A data folder that release 0.1.0 wrote is opened by the present program, and everything in it is found.
+//! Tests that the present program opens a data folder that release 0.1.0 wrote, and finds everything in it.
 //!
-//! The folders are in `fixtures/release-0.1.0`, beside the script that made them. Whoever changes a format keeps these tests green.
+//! The folders are in `fixtures/release-0.1.0`, beside the script that made them. Whoever changes a format must keep these tests passing.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use crate::harness::weir;
@@ -70,7 +70,7 @@ fn a_backup_holds_what_every_gate_has_and_a_changed_octet_is_found() {
 fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back() {
     let site = unpacked("sqlite", "");
     let past = site.data().join("past.db");
-    // A minute of figures is written at a full minute; this one is from long before.
+    // Figures are written at each full minute; this row is from long before.
     let row = "pragma journal_mode = wal; create table if not exists past (relay text not null, step bigint not null, at bigint not null, figures text not null, \
                primary key (relay, step, at)); insert into past values ('once', 60, 1, 'long ago')";
     sqlite(&past, row);
@@ -95,7 +95,7 @@ fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back()
     assert!(!site.data().join("backup.tmp").exists(), "nothing open is left behind");
     let to = field(&second, "folder");
 
-    // Nothing that was mail, a name or a key can be read in it, and what did not change is there once.
+    // Nothing that was mail, a name or a key may be readable in the backup, and what did not change is stored only once.
     let found = Command::new("grep").args(["-rliE", "worm|stranger0|BEGIN .*KEY|SQLite format", &to]).output();
     assert_eq!(String::from_utf8_lossy(&found.expect("grep runs").stdout), "");
     let sample = first_file(&Path::new(&field(&first, "folder")).join("held"));
@@ -114,7 +114,7 @@ fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back()
     other.weir(&["restore", &to, "--passphrase-file", wrong]).refused(&["the passphrase is wrong"]);
     assert!(!other.data().exists(), "a wrong passphrase changes nothing");
 
-    // Who can write to the backup, and knows how sums are made, still cannot leave a file out.
+    // Somebody who can write to the backup, and knows how the sums are made, still cannot leave a file out.
     let manifest = Path::new(&to).join("backup.json");
     let kept = [
         (manifest.clone(), std::fs::read(&manifest)),
@@ -132,7 +132,7 @@ fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back()
 
     other.weir(&["restore", &to, "--passphrase-file", right]).ok();
     everything_is_there(&other);
-    // Folders that are empty, such as those of lab/analysis, are made again when they are needed.
+    // Empty folders, such as those of lab/analysis, are made again when they are needed.
     for folder in ["held", "quarantine", "keys", "tls", "lab/samples"] {
         same(&site.data().join(folder), &other.data().join(folder));
     }
@@ -140,7 +140,7 @@ fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back()
     assert_eq!(sqlite(&other.data().join("tracking.db"), messages), tracked);
     everything_goes_on(&other);
 
-    // The setting seals what a timer makes, and what is open is never shared with what is sealed.
+    // The setting seals backups that a timer makes, and a backup that is not sealed never shares files with one that is.
     let file = site.home().join("weir.toml");
     let text = std::fs::read_to_string(&file).expect("a configuration");
     let text = text.replacen("[store]", &format!("[store]\nbackup_passphrase_file = {right:?}"), 1);
@@ -150,7 +150,7 @@ fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back()
     assert!(audit.contains(", sealed"), "{audit}");
 }
 
-/// What a statement says, by the program of SQLite itself.
+/// The output of a statement, from SQLite's own program.
 fn sqlite(file: &Path, sql: &str) -> String {
     let said = Command::new("sqlite3").arg(file).arg(sql).output().expect("sqlite3 runs");
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
@@ -182,7 +182,7 @@ fn what_a_newer_weir_has_changed_is_refused_in_clear_words_and_left() {
     site.weir(&["user", "list"]).refused(&["the database has schema 999", "use a newer weir"]);
 }
 
-/// Both folders hold the same files, except for what was being written.
+/// Checks that both folders contain the same files, except for those that were being written.
 fn same(one: &Path, other: &Path) {
     let differs =
         Command::new("diff").args(["-r", "--exclude=incoming"]).args([one, other]).output().expect("diff runs");
@@ -193,7 +193,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/release-0.1.0").join(name)
 }
 
-/// The folder and its configuration, on free ports, with mail delivered to Maildirs so that we see where it went.
+/// Unpacks a folder and its configuration, with free ports, and with delivery to Maildirs so that the mail can be seen.
 fn unpacked(name: &str, records: &str) -> Site {
     let site = Site::new("");
     let archive = fixture(&format!("{name}.tar.gz"));
@@ -212,7 +212,7 @@ fn unpacked(name: &str, records: &str) -> Site {
     site
 }
 
-/// At rest: nothing has been lost, and nothing has been changed by opening it.
+/// While nothing runs: nothing has been lost, and opening the folder has changed nothing.
 fn everything_is_there(site: &Site) {
     let users = site.json(&["user", "list"]);
     let state = |name: &str| field(entry(&users, "name", name), "state");
@@ -243,7 +243,7 @@ fn everything_is_there(site: &Site) {
     }
 }
 
-/// Running: what waited is decided and delivered, people and programs get in with what they had.
+/// While Weir runs: waiting mail is decided and delivered, and people and programs can log in as before.
 fn everything_goes_on(site: &Site) {
     let secret = || std::fs::read(site.data().join("web/secret")).expect("the web gate's secret");
     let before = secret();
@@ -271,7 +271,7 @@ fn everything_goes_on(site: &Site) {
     assert!(report.contains("EICAR"), "{report}");
 }
 
-/// What a monitoring program sees that shows the token it was given under 0.1.0.
+/// What a monitoring program gets with the token that it was given under 0.1.0.
 fn status_by_token(site: &Site, up: &Up) -> Value {
     let token = std::fs::read_to_string(site.home().join("token")).expect("a token");
     let bearer = format!("Authorization: Bearer {}", token.trim());

@@ -1,4 +1,4 @@
-//! The web gate end to end: `weir up` serves its small backend, or a real nginx, and says how it is doing.
+//! End-to-end tests of the web gate: `weir up` serves its small backend, or a real nginx, and reports its state.
 
 mod floods;
 mod forward_auth;
@@ -25,7 +25,7 @@ use std::time::Duration;
 struct Up {
     process: Child,
     home: tempfile::TempDir,
-    /// The plain listener, then the one with TLS.
+    /// The address of the plain listener, then that of the one with TLS.
     at: Vec<SocketAddr>,
 }
 
@@ -64,9 +64,9 @@ impl Up {
     }
 }
 
-/// Writes a configuration; `web` is what `[web]` has besides its listeners.
+/// Writes a configuration. `web` is what `[web]` contains besides its listeners.
 fn configure(home: &std::path::Path, web: &str) {
-    // Ports for inbound mail and the console are given, or every demonstration that starts would reach for the same ones.
+    // The ports for inbound mail and the console are set, because otherwise every demonstration that starts would use the same ones.
     let config = format!(
         "[console]\nlisten = [\"127.0.0.1:0\"]\n[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[inbound]\nlisten = [\"127.0.0.1:0\"]\n\
          domains = [\"demo.test maildir\"]\nrecipients = \"any\"\n[web]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = \
@@ -82,7 +82,7 @@ fn command(home: &std::path::Path, args: &[&str]) -> Command {
     command
 }
 
-/// Starts `weir up`; returns when it has said everything.
+/// Starts `weir up`. Returns when it has printed everything.
 fn spawn(home: &std::path::Path, args: &[&str]) -> (Child, String) {
     let mut process = command(home, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
@@ -163,7 +163,7 @@ fn curl_works_over_tls_and_http2_and_plain() {
 fn a_second_gate_on_the_same_port_is_refused() {
     let up = Up::new("");
     let home = tempfile::tempdir().unwrap();
-    // Beside another gate it would be an alarm (tests/gates.rs); alone it ends the program.
+    // Beside another gate this would only raise an alarm (tests/gates.rs); alone it ends the program.
     let config = format!(
         "[submission]\nenabled = false\n[web]\nlisten = [\"{}\"]\nbackends = [\"app 127.0.0.1:9\"]\n",
         up.at[0]
@@ -195,7 +195,7 @@ fn wrong_settings_are_refused_with_their_place() {
     crate::harness::weir(&args).refused(&["web.backends", "web.slots", "web.limits.header", "web.identity.groups"]);
 }
 
-/// A key can be changed without losing sessions: the same id comes back, signed anew.
+/// A key can be changed without losing sessions: the same id comes back, signed with the new key.
 #[test]
 fn cookies_of_the_previous_key_are_still_good() {
     use std::os::unix::fs::PermissionsExt;
@@ -223,7 +223,7 @@ fn cookies_of_the_previous_key_are_still_good() {
     assert_ne!(id(&other), id(&first), "without the previous key it is nobody's");
 }
 
-/// A real server behind the gate, unmodified.
+/// A real, unmodified server behind the gate.
 #[test]
 fn nginx_is_served_through_the_gate() {
     let home = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn nginx_is_served_through_the_gate() {
         lines = std::fs::read_to_string(&log).unwrap_or_default();
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Each thread of the gate writes its own, so their order is not that of the requests.
+    // Each thread of the gate writes by itself, so the order is not that of the requests.
     let served =
         |line: &str| line.starts_with("127.0.0.1 - - [") && line.contains("\"GET /page.html HTTP/1.1\" 200 15 ");
     assert!(lines.lines().count() >= 5 && lines.lines().any(served), "{lines}");

@@ -1,5 +1,5 @@
-//! A root of its own for a script, made by bubblewrap: the programs of this machine to read, an empty network, and everything else new. Ports such as 80
-//! are free there, and files such as /etc/nginx are the test's.
+//! A root of its own for a script, made by bubblewrap: it can read the programs of this machine, has an empty network, and everything else
+//! is new. Ports such as 80 are free there, and files such as /etc/nginx belong to the test.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new() -> World {
         let etc = tempfile::tempdir().expect("a temporary folder");
-        // The users of this machine, but for one that only an installed Weir brings.
+        // The users of this machine, except the one that only an installed Weir adds.
         for name in ["passwd", "group"] {
             let text = fs::read_to_string(Path::new("/etc").join(name)).unwrap_or_default();
             let kept: String =
@@ -63,19 +63,19 @@ impl World {
         world
     }
 
-    /// A place of this machine that the script may change.
+    /// A path of this machine that the script may change.
     pub(crate) fn bind(&mut self, from: &Path, to: &str) -> &mut World {
         self.command.arg("--bind").arg(from).arg(to);
         self
     }
 
-    /// A place of this machine that the script may read.
+    /// A path of this machine that the script may read.
     pub(crate) fn read(&mut self, from: &Path, to: &str) -> &mut World {
         self.command.arg("--ro-bind").arg(from).arg(to);
         self
     }
 
-    /// Runs a script of bash to its end.
+    /// Runs a bash script to its end.
     pub(crate) fn run(&mut self, script: &str) -> Output {
         self.command.args(["bash", "-c", script]).stdin(Stdio::null());
         self.command.output().expect("bwrap is needed: run `make setup`")

@@ -1,36 +1,36 @@
-//! Every change that the API knows: how it is asked for, how one sees that it was made, and how the audit trail tells of it.
+//! All changes that the API can make: the request, how one sees that the change was made, and what the audit trail says about it.
 
 use super::hang_ups::{Names, Prepared, Seen, gone, those};
 use serde_json::{Value, json};
 
 /// One kind of change.
 pub(super) struct Change {
-    /// Its method and its path, as the API's document has them.
+    /// Its method and path, as in the API's document.
     pub(super) operation: &'static str,
     /// What the trail calls it.
     pub(super) action: &'static str,
-    /// The path and the body of one client.
+    /// The path and the body for one client.
     pub(super) ask: fn(&Prepared, usize) -> (String, Value),
-    /// What has been changed, as the trail names it.
+    /// The things that were changed, by the names that the trail uses.
     pub(super) changed: fn(&Prepared, &Seen) -> Names,
     /// The same names from the lines of the trail with this action.
     pub(super) told: fn(&[&Value]) -> Names,
 }
 
-/// Changes that no client asks for here, and why.
+/// Changes that no client requests here, and why.
 pub(super) const LEFT_OUT: [(&str, &str); 2] = [
     ("post /lab/invite", "a lab of one machine invites nobody; tests/lab_network.rs has labs of several"),
     ("post /lab/priority", "a lab of one machine elects nobody; tests/lab_network.rs has labs of several"),
 ];
 
-/// A password that is not checked against anything.
+/// A password that is never checked against anything.
 pub(super) const PASSWORD: &str = "correct horse";
 
 fn to(path: impl Into<String>, body: Value) -> (String, Value) {
     (path.into(), body)
 }
 
-/// A text of each line.
+/// One text of each line.
 fn field(lines: &[&Value], name: &str) -> Names {
     lines.iter().filter_map(|line| line[name].as_str()).map(str::to_owned).collect()
 }
@@ -43,12 +43,12 @@ fn details(lines: &[&Value]) -> Names {
     field(lines, "detail")
 }
 
-/// `1 recipient of 1 message: 38exjmr5c8wmgwtgr3zn` names a message at its end.
+/// The message ids in the details: `1 recipient of 1 message: 38exjmr5c8wmgwtgr3zn` ends with one.
 fn messages(lines: &[&Value]) -> Names {
     details(lines).iter().filter_map(|detail| detail.split(' ').next_back()).map(str::to_owned).collect()
 }
 
-/// Where neither the change nor its line has a name, there must be as many lines as changes.
+/// Names for changes that have none, neither themselves nor in their lines: then there must be as many lines as changes.
 fn numbered(count: usize) -> Names {
     (1..=count).map(|number| number.to_string()).collect()
 }
@@ -57,7 +57,7 @@ fn begin(list: &Value, field: &str, with: &str) -> Names {
     those(list, field, |_| true).into_iter().filter(|name| name.starts_with(with)).collect()
 }
 
-/// Whose password is another than it was.
+/// The users or accounts whose password has changed.
 fn with_another_password(prepared: &Prepared, seen: &Seen, kind: &str, password: fn(&Value, &str) -> Value) -> Names {
     let changed = |name: &&String| password(&prepared.stored, name) != password(&seen.stored, name);
     prepared.of(kind).iter().filter(changed).cloned().collect()

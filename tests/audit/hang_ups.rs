@@ -1,4 +1,5 @@
-//! Clients that hang up after a change of every kind, without staying for the answer: no change without a line.
+//! Clients request every kind of change and hang up without waiting for the answer. There must be no change without a line in the audit
+//! trail.
 
 use super::ask_and_hang_up;
 use super::changes::{CHANGES, Change, LEFT_OUT, PASSWORD};
@@ -16,15 +17,15 @@ use std::time::{Duration, Instant};
 
 pub(super) type Names = BTreeSet<String>;
 
-/// Rounds of clients that come if those before were not all heard.
+/// How many more rounds of clients come if some requests of the earlier ones were not read.
 const SPARE_ROUNDS: usize = 8;
-/// In each round a client comes for every kind of change. More would not fit into one list of the queue.
+/// In each round there is one client for every kind of change. More rounds would not fit into one list of the queue.
 const ROUNDS_MAX: usize = 100;
-/// Limits are tuned when so many mails have come.
+/// Limits are tuned only after this many mails have arrived.
 const ARRIVALS: usize = 510;
 
-/// Everything that can be changed, in one Weir. The first mail of a day goes and all others are held, nothing is delivered, and nobody
-/// answers at the web server.
+/// One Weir with everything that can be changed. Only the first mail of a day is sent and all others are held, nothing is delivered, and no
+/// web server answers.
 const CONFIGURATION: &str = r#"
 [submission]
 listen = ["127.0.0.1:0"]
@@ -50,7 +51,7 @@ slots = 1
 listen = ["127.0.0.1:0"]
 "#;
 
-/// What the records hold beside what the API shows: passwords, second factors, and whether limits were tuned.
+/// Reads from the records what the API does not show: passwords, second factors, and whether limits were tuned.
 const STORED: &str = "
 import json, sqlite3, sys
 records = sqlite3.connect(sys.argv[1])
@@ -60,7 +61,7 @@ users = dict(records.execute('select name, password from users'))
 print(json.dumps({'users': users, 'accounts': accounts, 'limits': 'scan.limits' in kept}))
 ";
 
-/// Machines that were in the lab once, and are off.
+/// Adds machines that were in the lab once and are off now.
 const MACHINES: &str = "
 import sqlite3, sys
 records = sqlite3.connect(sys.argv[1])
@@ -71,7 +72,7 @@ for number in range(int(sys.argv[2])):
 records.commit()
 ";
 
-/// Runs a program of Python on the records.
+/// Runs a Python program on the records.
 fn python(site: &Site, program: &str, argument: &str) -> String {
     let mut python = Command::new("python3");
     python.args(["-c", program]).arg(site.data().join("records.db")).arg(argument);
@@ -84,7 +85,7 @@ fn stored(site: &Site) -> Value {
     serde_json::from_str(&python(site, STORED, "")).expect("one JSON document")
 }
 
-/// Asks the API over the control socket, and stays for the answer.
+/// Sends a request to the API over the control socket, and waits for the answer.
 #[track_caller]
 fn answer_to(site: &Site, method: &str, path: &str, body: &str) -> Value {
     let mut stream = UnixStream::connect(site.data().join("control.sock")).expect("it listens");
@@ -96,7 +97,7 @@ fn answer_to(site: &Site, method: &str, path: &str, body: &str) -> Value {
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 20"), "{method} {path}: {answer}");
     let body = answer.split_once("\r\n\r\n").expect("a body").1;
-    // A long answer comes in pieces, each after a line with its length.
+    // A long answer is chunked: each piece comes after a line with its length.
     let pieces = body.find(['[', '{']).zip(body.rfind([']', '}'])).map(|(from, to)| &body[from..=to]);
     let joined: String = pieces.unwrap_or_default().split("\r\n").step_by(2).collect();
     serde_json::from_str(&joined).unwrap_or_else(|error| panic!("{method} {path}: {error}: {answer}"))
@@ -112,12 +113,12 @@ fn change(site: &Site, path: &str, body: &Value) -> Value {
     answer_to(site, "POST", path, &body.to_string())
 }
 
-/// Those of a list that fit, by one of their fields.
+/// One field of those entries of a list that match.
 pub(super) fn those(list: &Value, field: &str, fit: impl Fn(&Value) -> bool) -> Names {
     list.as_array().into_iter().flatten().filter(|entry| fit(entry)).map(|entry| text(&entry[field])).collect()
 }
 
-/// Those that were prepared and are in the list no more.
+/// What was prepared and is no longer in the list.
 pub(super) fn gone(prepared: &Prepared, kind: &str, list: &Value, field: &str) -> Names {
     let there = those(list, field, |_| true);
     prepared.of(kind).iter().filter(|name| !there.contains(*name)).cloned().collect()
@@ -127,27 +128,27 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What there is to be changed.
+/// The things that are to be changed.
 pub(super) struct Prepared {
-    /// By kind, one a round.
+    /// By kind; one for each round.
     named: BTreeMap<&'static str, Vec<String>>,
     /// The machine of the lab.
     pub(super) machine: String,
     /// The server of the web gate.
     pub(super) server: String,
-    /// What the records hold before anybody comes.
+    /// What the records contain before the clients come.
     pub(super) stored: Value,
     rounds: usize,
     home: PathBuf,
 }
 
 impl Prepared {
-    /// Those of a kind, one a round.
+    /// The things of one kind, one for each round.
     pub(super) fn of(&self, kind: &str) -> &[String] {
         self.named.get(kind).unwrap_or_else(|| panic!("nothing is prepared under {kind}"))
     }
 
-    /// The folder of the backup of a round.
+    /// The folder for the backup of a round.
     pub(super) fn backup(&self, round: usize) -> String {
         self.home.join(format!("backup{round}")).display().to_string()
     }
@@ -170,7 +171,7 @@ fn each(rounds: usize, make: impl FnMut(usize) -> String) -> Vec<String> {
     (0..rounds).map(make).collect()
 }
 
-/// What has a list of its own: bans, blocks, tokens, rules, senders.
+/// Prepares bans, blocks, tokens, rules and senders, each of which has a list of its own.
 fn lists(site: &Site, rounds: usize) -> Kinds {
     let banned =
         each(rounds, |n| text(&change(site, "/bans", &json!({ "address": format!("198.18.0.{n}") }))["address"]));
@@ -192,7 +193,7 @@ fn lists(site: &Site, rounds: usize) -> Kinds {
     BTreeMap::from([("banned", banned), ("blocked", blocked), ("old", old), ("rule", rule), ("sender", sender)])
 }
 
-/// Users of the mail gate, and accounts of the console, some with a session and a second factor.
+/// Prepares users of the mail gate and accounts of the console, some of them with a session and a second factor.
 fn people(site: &Site, up: &Up, rounds: usize) -> Kinds {
     let mut kinds = Kinds::new();
     for kind in ["lock", "free", "set", "gone", "pass", "stolen"] {
@@ -223,7 +224,7 @@ fn people(site: &Site, up: &Up, rounds: usize) -> Kinds {
     kinds
 }
 
-/// Samples of the lab, some of which wait for a machine that does not come, and machines that have gone.
+/// Prepares samples of the lab, some of which wait for a machine that never comes, and machines that have gone.
 fn samples(site: &Site, rounds: usize) -> Kinds {
     let hand_in = |name: String, more: &str| {
         text(
@@ -237,9 +238,9 @@ fn samples(site: &Site, rounds: usize) -> Kinds {
     BTreeMap::from([("waits", waits), ("again", again), ("machine", machine)])
 }
 
-/// Mail that is held, in quarantine, or waits for delivery.
+/// Prepares mail that is held, quarantined, or waiting for delivery.
 fn mails(site: &Site, up: &Up, rounds: usize) -> Kinds {
-    // A file where the folder of Maildirs should be: nothing can be delivered.
+    // With a file in place of the folder of Maildirs, nothing can be delivered.
     fs::write(site.data().join("mail"), "in the way").expect("a file");
     let mut kinds = Kinds::new();
     let user = json!({ "name": "bulk", "password": PASSWORD, "addresses": ["bulk@localhost"], "profile": "exempt" });
@@ -288,7 +289,7 @@ fn with_file(from: &str, name: &str, content: &str) -> String {
     )
 }
 
-/// Lists of the API in which changes are seen.
+/// The lists of the API in which the changes can be seen.
 const LISTS: [&str; 14] = [
     "/bans",
     "/console/accounts",
@@ -306,12 +307,12 @@ const LISTS: [&str; 14] = [
     "/web/blocks",
 ];
 
-/// Everything as it is now.
+/// Everything, as it is now.
 pub(super) struct Seen {
     lists: BTreeMap<&'static str, Value>,
     /// All users, however many there are.
     pub(super) users: Value,
-    /// What the records hold.
+    /// What the records contain.
     pub(super) stored: Value,
     /// Folders of backups that are complete.
     pub(super) backups: Names,
@@ -328,17 +329,17 @@ impl Seen {
         }
     }
 
-    /// The list at this address.
+    /// The list at this path.
     pub(super) fn at(&self, path: &str) -> &Value {
         &self.lists[path]
     }
 }
 
-/// By operation: what is changed now, and what the trail says of it.
+/// For each operation: what has been changed by now, and what the trail says about it.
 type State = BTreeMap<&'static str, (Names, Names)>;
 
 fn state(site: &Site, prepared: &Prepared) -> State {
-    // The trail is read last, so that the line of a change that is seen here has had its time.
+    // The trail is read last, so that the line of every change that is seen here has been written by then.
     let seen = Seen::now(site, prepared);
     let audit = site.json(&["audit", "-n", "10000"]);
     let lines = audit.as_array().expect("lines");
@@ -347,7 +348,7 @@ fn state(site: &Site, prepared: &Prepared) -> State {
     CHANGES.iter().map(|change| (change.operation, both(change))).collect()
 }
 
-/// Changes without a line.
+/// The changes that have no line.
 fn silent(state: &State) -> BTreeMap<&'static str, Vec<&String>> {
     let mut missing = BTreeMap::new();
     for (operation, (changed, told)) in state {
@@ -359,7 +360,7 @@ fn silent(state: &State) -> BTreeMap<&'static str, Vec<&String>> {
     missing
 }
 
-/// The API has no change that is neither asked for here nor left out for a reason.
+/// Checks that every change of the API is either requested here or left out for a stated reason.
 fn nothing_is_forgotten(site: &Site) {
     let document = look(site, "/openapi.json");
     let known: Names = document["paths"]
@@ -383,7 +384,7 @@ fn nothing_is_forgotten(site: &Site) {
 
 #[test]
 fn whoever_hangs_up_after_any_change_leaves_a_line_for_it() {
-    // A thousand in tools/soak.
+    // `tools/soak` makes a thousand.
     let changes: usize = std::env::var("WEIR_HANG_UPS").ok().and_then(|number| number.parse().ok()).unwrap_or(40);
     let rounds = changes.div_ceil(CHANGES.len());
     let most = rounds + SPARE_ROUNDS;
@@ -400,7 +401,8 @@ fn whoever_hangs_up_after_any_change_leaves_a_line_for_it() {
         }
     };
     (0..rounds).for_each(come);
-    // Who is gone before anybody has read what they want changes nothing. Most are read; if a kind of change was not, more clients come.
+    // A client that hangs up before its request was read changes nothing. Most requests are read; if none of some kind was, more clients
+    // come.
     let count = |state: &State| state.values().map(|(changed, _)| changed.len()).sum::<usize>();
     let (mut last, mut asked, begun) = (State::new(), rounds, Instant::now());
     loop {

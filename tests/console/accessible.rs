@@ -1,4 +1,4 @@
-//! Barriers for people who cannot see, hear or point as others do: axe-core looks for them on a page in the browser.
+//! Runs axe-core on pages in the browser. It finds barriers for people who cannot see, hear or point like others.
 
 use super::browser::Browser;
 use std::path::Path;
@@ -11,16 +11,17 @@ static AXE: LazyLock<String> = LazyLock::new(|| {
     std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("{} is missing: tools/setup installs it", file.display()))
 });
 
-/// What it found, with the first elements of each kind.
+/// Runs it. Returns each kind of barrier with its first elements.
 const LOOK: &str = "return axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations.map((barrier) =>
   barrier.id + ' (' + barrier.help + '): ' + barrier.nodes.slice(0, 5).map((node) => node.target.join(' ')).join(', ')))";
 
-/// Every page is looked at in the light on a desk and in the dark on a telephone; in tools/soak also the other way round.
+/// Whether this look of a page is checked: every page is checked light on a desk and dark on a telephone; in tools/soak, the other
+/// combinations too.
 pub(super) fn is_due(look: &str) -> bool {
     matches!(look, "light" | "narrow-dark") || std::env::var_os("WEIR_AXE").is_some()
 }
 
-/// The barriers on the page that is open.
+/// The barriers on the current page.
 pub(super) fn barriers(browser: &Browser) -> Vec<String> {
     browser.run(&AXE);
     let found = browser.run(LOOK);

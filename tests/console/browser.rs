@@ -1,4 +1,4 @@
-//! Chromium, driven over ChromeDriver's HTTP (W3C WebDriver): the few commands that the tests need.
+//! Drives Chromium through ChromeDriver's HTTP interface (W3C WebDriver): the few commands that the tests need.
 
 use base64::Engine;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a page or an element may take to come.
+/// How long a page or an element may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The key under which WebDriver names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
@@ -21,7 +21,7 @@ pub(crate) struct Browser {
     profile: tempfile::TempDir,
 }
 
-/// Something on a page.
+/// An element of a page.
 pub(crate) struct Element<'a> {
     browser: &'a Browser,
     id: String,
@@ -52,18 +52,18 @@ impl Browser {
             "--disable-sync",
             "--hide-scrollbars",
             "--window-size=1280,900",
-            // No page of a test needs anybody but this machine.
+            // The pages under test need no other machine.
             "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
         ];
         let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
         arguments.push(format!("--user-data-dir={}", self.profile.path().display()));
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
-            // Certificates of a test are nobody's that a browser knows.
+            // No browser knows the authority that signs the certificates of a test.
             "acceptInsecureCerts": true,
-            // A dialog that a page opens must be seen by the test, not closed for it.
+            // If a page opens a dialog, the test must see it, so the driver must not close it.
             "unhandledPromptBehavior": "ignore",
-            // axe looks at every element of a page, and this machine may have other things to do.
+            // axe looks at every element of a page, which takes long on a busy machine.
             "timeouts": { "script": 240_000 },
             "goog:chromeOptions": { "args": arguments },
         } } });
@@ -79,7 +79,7 @@ impl Browser {
         }
     }
 
-    /// One command; its value, or what was wrong.
+    /// Sends one command. Returns its value, or the error.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let body = if method == "GET" { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(&self.address).map_err(|error| error.to_string())?;
@@ -91,7 +91,7 @@ impl Browser {
         );
         stream.write_all(format!("{head}{body}").as_bytes()).map_err(|error| error.to_string())?;
         let mut answer = Vec::new();
-        // ChromeDriver may keep the connection open for a moment: the length says when it is done.
+        // ChromeDriver may keep the connection open for a moment, so the length decides when the answer is complete.
         let mut piece = [0; 16 * 1024];
         while !is_whole(&answer) {
             match stream.read(&mut piece) {
@@ -123,7 +123,7 @@ impl Browser {
         self.command("GET", "/url", &Value::Null).expect("an address").as_str().expect("text").to_owned()
     }
 
-    /// The element, when it is there.
+    /// Waits for the element.
     #[track_caller]
     pub(crate) fn find(&self, css: &str) -> Element<'_> {
         let begun = Instant::now();
@@ -140,7 +140,7 @@ impl Browser {
         }
     }
 
-    /// The link with this text, when it is there.
+    /// Waits for the link with this text.
     #[track_caller]
     pub(crate) fn link(&self, text: &str) -> Element<'_> {
         let begun = Instant::now();
@@ -163,14 +163,14 @@ impl Browser {
         found.expect("a list").as_array().expect("a list").len()
     }
 
-    /// All words of the page.
+    /// The whole text of the page.
     pub(crate) fn text(&self) -> String {
         let text =
             self.command("POST", "/execute/sync", &json!({ "script": "return document.body.innerText", "args": [] }));
         text.ok().and_then(|text| text.as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// Waits until the page says this.
+    /// Waits until the page contains this text.
     #[track_caller]
     pub(crate) fn says(&self, words: &str) {
         let begun = Instant::now();
@@ -185,7 +185,7 @@ impl Browser {
         self.command("POST", "/execute/sync", &json!({ "script": script, "args": [] })).expect("it runs")
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys; they go to the element with the focus.
     #[track_caller]
     pub(crate) fn press(&self, keys: &str) {
         let actions: Vec<Value> = keys
@@ -201,14 +201,14 @@ impl Browser {
         self.command("POST", "/actions", &body).expect("keys");
     }
 
-    /// One command of Chromium's own protocol.
+    /// Sends a command of Chromium's own protocol.
     #[track_caller]
     pub(crate) fn chromium(&self, command: &str, parameters: &Value) -> Value {
         self.command("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
             .expect("it is known")
     }
 
-    /// As a browser on a desk or a telephone, in the light or the dark.
+    /// Sets the size of the window (a desk or a telephone), and light or dark colours.
     pub(crate) fn looks(&self, width: u32, dark: bool) {
         let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         self.chromium("Emulation.setDeviceMetricsOverride", &size);
@@ -217,7 +217,7 @@ impl Browser {
         self.chromium("Emulation.setEmulatedMedia", &media);
     }
 
-    /// The whole page as a picture.
+    /// Saves a picture of the whole page.
     #[track_caller]
     pub(crate) fn picture(&self, file: &Path) {
         let shot = self.chromium("Page.captureScreenshot", &json!({ "format": "png", "captureBeyondViewport": true }));
@@ -225,7 +225,7 @@ impl Browser {
         std::fs::write(file, bytes.expect("base64")).expect("a file");
     }
 
-    /// A dialog that a script has opened, if there is one.
+    /// The text of a dialog that a script opened, if there is one.
     pub(crate) fn dialog(&self) -> Option<String> {
         let text = self.command("GET", "/alert/text", &Value::Null).ok()?;
         text.as_str().map(str::to_owned)
@@ -235,7 +235,7 @@ impl Browser {
 impl Element<'_> {
     #[track_caller]
     pub(crate) fn click(&self) {
-        // What is below the fold is brought into view by the driver.
+        // The driver scrolls to elements that are out of view.
         self.command("/click", &json!({}));
     }
 

@@ -1,6 +1,6 @@
-//! How long pages take when the store is full, how long the start, and how much memory an idle Weir has. Only `make soak` runs it: it
-//! fills a store with 100 000 held mails, a million samples and a million messages that can be found. What it measures is printed in lines
-//! that begin with `figure`.
+//! Measures how long pages take when the store is full, how long the start takes, and how much memory an idle Weir needs. Only `make soak`
+//! runs it, because it fills a store with 100 000 held mails, a million samples and a million messages that can be found. It prints what it
+//! measures in lines that begin with `figure`.
 
 use super::visitor::Visitor;
 use super::{INBOUND, outbreak};
@@ -11,7 +11,7 @@ use std::io::{BufWriter, Write};
 use std::time::{Duration, Instant};
 use weir_store::diary::{DiaryLine, Facts};
 
-/// Held mails, samples and tracked messages; `WEIR_CROWD=1000,10000,10000` for fewer.
+/// How many held mails, samples and tracked messages; `WEIR_CROWD=1000,10000,10000` makes it fewer.
 fn crowd() -> (u64, u64, u64) {
     let wanted = std::env::var("WEIR_CROWD").unwrap_or_default();
     let numbers: Vec<u64> = wanted.split(',').filter_map(|number| number.parse().ok()).collect();
@@ -21,7 +21,7 @@ fn crowd() -> (u64, u64, u64) {
     }
 }
 
-/// What a site at rest is filled with. Each user is as the one who had an outbreak, with a hundred mails.
+/// Fills a site that is not running. Each user is a copy of the one who had an outbreak, with a hundred mails.
 fn fill(site: &Site, held: u64, samples: u64) {
     let numbers =
         |count: u64| format!("with recursive n(n) as (select 1 union all select n + 1 from n where n < {count})");
@@ -73,7 +73,7 @@ fn fill(site: &Site, held: u64, samples: u64) {
     });
 }
 
-/// Messages in the diary that tracking has not read, as if Weir had been killed before it could.
+/// Writes messages into the diary that tracking has not read, as if Weir had been killed before it could.
 fn write_diary(site: &Site, messages: u64) {
     let folder = site.data().join("diary");
     let mut files: Vec<_> =
@@ -147,7 +147,7 @@ fn a_full_store_is_shown_at_once() {
     let visitor = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     wait_for("the first look", || visitor.get("/").contains("accounts are stopped").then_some(()));
     let newest = messages.saturating_sub(1).to_string();
-    // A million lines of the diary are read; on a slow machine a few thousand a second.
+    // A million lines of the diary must be read; a slow machine reads a few thousand per second.
     let patience = PATIENCE + Duration::from_millis(messages);
     let tracked =
         || site.json(&["find", "--subject", &newest])["messages"].as_array().is_some_and(|all| !all.is_empty());
@@ -183,7 +183,7 @@ fn a_full_store_is_shown_at_once() {
     ] {
         let mut times: Vec<f64> = (0..7)
             .map(|_| {
-                // Longer than from one look to the next.
+                // This is longer than the time between two polls of the gates.
                 std::thread::sleep(Duration::from_millis(2_100));
                 visitor.seconds_of(page) * 1e3
             })
@@ -198,7 +198,7 @@ fn a_full_store_is_shown_at_once() {
         }
     }
     told_memory(&up, "with a full store");
-    // Only the release build is promised anything.
+    // The promises are only about the release build.
     if std::env::var_os("WEIR_BIN").is_some() {
         assert!(idle <= 80.0 && start <= Duration::from_secs(2) && slowest < 50.0, "{idle} {start:?} {slowest}");
         assert!(slow.is_empty(), "a page takes a tenth of a second or more: {slow:?}");

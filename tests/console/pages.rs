@@ -1,5 +1,6 @@
-//! Every page of the console in a browser: a picture in the light, the dark and on a telephone, nothing that a trick could run, nothing that
-//! is wider than the screen, and no barrier that axe-core knows. A page that is added to the router and not here fails the test.
+//! Opens every page of the console in a browser: takes pictures in light and dark colours and on a telephone, and checks that no trick was
+//! executed, that nothing is wider than the screen, and that axe-core finds no barrier. A page that is added to the router but not here
+//! fails the test.
 
 use super::browser::Browser;
 use super::{Flood, INBOUND, TRICKS, accessible, album, attacks_by_mail, logged_in, nothing_ran, outbreak, plugins};
@@ -8,10 +9,10 @@ use crate::letters::link_in;
 use std::path::Path;
 use std::process::Command;
 
-/// Notices have a link to the page of one's own.
+/// With this setting, notices contain a link to the user's own page.
 const LINKS: &str = "[notices]\nlink = \"https://console.example.org\"\n";
 
-/// What the router answers a browser with that is no page: streams, files, what programs ask for, and ways to another site.
+/// Routes that are not pages: streams, files, what programs request, and redirects to other sites.
 const NO_PAGES: [&str; 9] = [
     "/live",
     "/login/oidc",
@@ -24,8 +25,8 @@ const NO_PAGES: [&str; 9] = [
     "/metrics",
 ];
 
-/// Plain words that stand in two lines, broken in the middle: of headings, tables, buttons, labels, states and links of the menu. Hashes,
-/// addresses and what else is no word may break.
+/// Finds ordinary words that are broken over two lines in headings, tables, buttons, labels, states and links of the menu. Hashes,
+/// addresses and other texts that are not words may break.
 const BROKEN: &str = "
 const broken = [];
 for (const place of document.querySelectorAll('h2, th, td, button, summary, label, dt, nav a, .status')) {
@@ -42,7 +43,7 @@ for (const place of document.querySelectorAll('h2, th, td, button, summary, labe
 }
 return broken";
 
-/// Every address that can be looked at, as it stands in the router.
+/// Every address that can be opened, as written in the router.
 fn routes() -> Vec<String> {
     let source = include_str!("../../crates/weir-console/src/pages/mod.rs");
     let looked_at = |rest: &str| {
@@ -53,7 +54,7 @@ fn routes() -> Vec<String> {
     source.split(".route(").skip(1).filter_map(looked_at).collect()
 }
 
-/// Whether the router takes this path to this route: `{x}` stands for one piece, `{*x}` for all that follow.
+/// Whether the router sends this path to this route: `{x}` stands for one part of the path, `{*x}` for all that follow.
 fn leads(route: &str, path: &str) -> bool {
     let path = path.split('?').next().unwrap_or_default();
     let (mut wanted, mut given) = (route.split('/'), path.split('/'));
@@ -68,7 +69,7 @@ fn leads(route: &str, path: &str) -> bool {
     }
 }
 
-/// What was looked at, and what axe-core says of it.
+/// The pages that were opened, and what axe-core found on them.
 #[derive(Default)]
 struct Visited {
     paths: Vec<String>,
@@ -76,7 +77,7 @@ struct Visited {
 }
 
 impl Visited {
-    /// Looks at these pages in every way: each has a name for its pictures.
+    /// Opens these pages in all looks. Each has a name for its pictures.
     fn all(&mut self, browser: &Browser, console: &str, pages: &[(&str, String)]) {
         for (name, path) in pages {
             for (look, width, dark) in
@@ -84,7 +85,7 @@ impl Visited {
             {
                 browser.looks(width, dark);
                 browser.goto(&format!("{console}{path}"));
-                // The guide has pictures of its own.
+                // The guide contains pictures of its own.
                 if !path.starts_with("/docs/") {
                     nothing_ran(browser);
                 }
@@ -108,7 +109,7 @@ impl Visited {
     }
 }
 
-/// Spam to the user `demo`, as a spam filter would have had it kept: a mail in quarantine with the recipient and the reason of one. Its id.
+/// Puts spam for the user `demo` into quarantine, with the recipient and reason that a spam filter would have given. Returns its id.
 fn spam_to_demo(site: &Site) -> &'static str {
     const ID: &str = "38exdmxn6hex5qydvvez";
     let program = "
@@ -156,7 +157,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         list.as_array()?.iter().all(|sample| !sample["ended_at"].is_null()).then_some(())
     });
     site.weir(&["scan", "rules", "add", "--sample", "3"]).ok();
-    // The stream keeps the page current without loading it again.
+    // The stream must keep the page current without reloading it.
     browser.goto(&console);
     assert!(!browser.text().contains("wait for the web servers"));
     browser.run("window.loaded = 'once'");
@@ -169,7 +170,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     let flood = Flood::new(&up.listener("web"));
     browser.says("wait for the web servers, in fair order");
     assert_eq!(browser.run("return window.loaded"), "once");
-    // So do all pages, and no part of one says something else than another.
+    // All pages are kept current like this, and no part of a page contradicts another.
     wait_for("the flood on the page that was open before it", || {
         let text = browser.run("return window.other.document.body.innerText");
         let text = text.as_str()?;
@@ -214,7 +215,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     ];
     visited.all(&browser, &console, &pages);
     flood.stop();
-    // A user of the mail gate sees what is theirs, and nothing else.
+    // A user of the mail gate sees only what is their own.
     let spam = spam_to_demo(&site);
     let (own, _) = logged_in(&up, "demo", &up.password());
     own.says("Your mail");
@@ -228,7 +229,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     own.goto(&format!("{console}/throttle"));
     own.says("This is not for the role user");
     drop(own);
-    // And this is what everybody sees.
+    // The pages that everybody can see.
     let stranger = Browser::start();
     let key = link_in(&site, "contact@localhost", "was stopped at");
     visited.all(&stranger, &console, &[("login", "/login".to_owned()), ("link", format!("/link/{key}"))]);
@@ -240,7 +241,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         |route: &&String| NO_PAGES.contains(&route.as_str()) || visited.paths.iter().any(|path| leads(route, path));
     let unseen: Vec<&String> = routes.iter().filter(|route| !seen(route)).collect();
     assert!(routes.len() > 30 && unseen.is_empty(), "no browser looks at {unseen:?}: name a page of each above");
-    // Without Weir the page says so.
+    // When Weir is stopped, the open page says so.
     browser.looks(1280, false);
     browser.goto(&console);
     browser.find("#offline");

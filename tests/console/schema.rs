@@ -1,12 +1,12 @@
-//! The API against its own description: schemathesis asks what the document allows, and what it does not, and holds the answers
-//! against it.
+//! Tests the API against its own description: schemathesis sends requests that the document allows and requests that it does not, and
+//! compares the answers with the document.
 
 use super::INBOUND;
 use crate::control::gate::Site;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// No answer is our fault, and each is as the document says.
+/// What schemathesis checks: no answer is a server error, and each is as the document says.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance";
 
 fn schemathesis() -> PathBuf {
@@ -16,7 +16,7 @@ fn schemathesis() -> PathBuf {
     program
 }
 
-/// It learns names from answers and uses them, so it would revoke its own token: that operation is asked for last, and alone.
+/// schemathesis reuses names that it finds in answers, so it would revoke its own token. That operation is tested last, and alone.
 const REVOKE: &str = "/console/tokens/{name}/revoke";
 
 #[test]
@@ -25,7 +25,7 @@ fn the_api_is_what_its_document_says() {
     let up = site.up_with(&["--demo"]);
     let made = site.json(&["console", "token", "add", "schemathesis", "--scope", "admin", "--days", "1"]);
     let token = made["token"].as_str().expect("a token");
-    // Something to be found, so that answers are not all about nothing.
+    // There must be something to find, so that not all answers are empty.
     let sample = site.home().join("sample.sh");
     std::fs::write(&sample, "#!/bin/sh\n").expect("a sample");
     site.weir(&["lab", "submit", sample.to_str().expect("text")]).ok();
@@ -46,7 +46,7 @@ fn the_api_is_what_its_document_says() {
         said
     };
     let said = run(["--exclude-path", REVOKE]);
-    // A backup is refused to everybody who is not on the machine; nothing else is.
+    // A backup is refused to everybody who is not on the machine. Nothing else is refused.
     assert!(!said.contains("401 Unauthorized") && said.contains("403 Forbidden (1 operation)"), "{said}");
     let tokens = site.json(&["console", "token", "list"]);
     let own = tokens.as_array().is_some_and(|tokens| tokens.iter().any(|token| token["name"] == "schemathesis"));
@@ -54,7 +54,7 @@ fn the_api_is_what_its_document_says() {
     run(["--include-path", REVOKE]);
 }
 
-/// Everything that begins like a figure of ours.
+/// All names in the text that begin like our metrics.
 fn figures(text: &str) -> std::collections::BTreeSet<String> {
     let name = |rest: &str| {
         let name: String =
@@ -66,7 +66,7 @@ fn figures(text: &str) -> std::collections::BTreeSet<String> {
 
 #[test]
 fn what_dashboard_and_alerts_name_is_there() {
-    // Figures of certificates are there where some are wanted; nobody is at this address to give one.
+    // The metrics of certificates exist only if certificates are configured. No authority listens at this address.
     let certificates = "[certificates]\nnames = [\"www.demo.test\"]\naccept_terms = true\ndirectory = \"https://127.0.0.1:1/directory\"\n\
                         listen = [\"127.0.0.1:0\"]\n";
     let site = Site::new(&format!("{INBOUND}{certificates}"));

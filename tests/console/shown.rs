@@ -1,5 +1,5 @@
-//! What pages and the terminal must say, and say alike: the settings in force, the safe act first, until when something is kept, hashes that
-//! one can copy, and lists that go on by themselves.
+//! Tests of what pages and the terminal show, and that they agree: the settings in force, the safe choice first, until when something is
+//! kept, hashes that can be copied, and lists that update themselves.
 
 use super::visitor::Visitor;
 use super::{INBOUND, attacks_by_mail, outbreak};
@@ -10,14 +10,14 @@ fn admin(up: &Up) -> Visitor {
     Visitor::log_in(&format!("http://{}", up.listener("console")), &[], ("admin", &password))
 }
 
-/// What stands between these two.
+/// The text between these two.
 #[track_caller]
 fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("{from:?} is missing in:\n{text}"));
     rest.split_once(to).map_or(rest, |(part, _)| part)
 }
 
-/// The row of a setting on the page.
+/// The row of a setting on a page.
 #[track_caller]
 fn setting<'p>(page: &'p str, name: &str) -> &'p str {
     between(page, &format!("<tr id=\"{name}\">"), "</tr>")
@@ -45,7 +45,7 @@ fn settings_are_shown_as_they_are_in_a_demonstration_and_after_a_reload() {
     let page = admin.get("/settings");
     let rate = setting(&page, "throttle.rate");
     assert!(rate.contains("10/s") && !rate.contains("1/day"), "{rate}");
-    // What waits for a restart is shown as it is in force, with a word.
+    // A setting that waits for a restart is shown with the value in force, and with a note.
     let name = setting(&page, "submission.hostname");
     assert!(name.contains("mail.example") && name.contains("the file has another value: restart to use it"), "{name}");
     let scanned = setting(&page, "scan.enabled");
@@ -53,7 +53,7 @@ fn settings_are_shown_as_they_are_in_a_demonstration_and_after_a_reload() {
     assert!(!scanned.contains("the file has another value"), "{scanned}");
 }
 
-/// The words of buttons that stand out: those of the class `main`.
+/// The labels of buttons that stand out: those with the class `main`.
 fn prominent(part: &str) -> Vec<&str> {
     let is_main = |piece: &&str| piece.split('"').next().is_some_and(|class| class.split(' ').any(|one| one == "main"));
     let pieces = part.split("class=\"").skip(1).filter(is_main);
@@ -99,7 +99,7 @@ fn the_page_of_the_feeds_knows_what_the_terminal_knows() {
     let up = site.up_with(&["--demo"]);
     attacks_by_mail(&site, &up);
     let admin = admin(&up);
-    // Weir's own letters are scanned, too, and may still be coming.
+    // Weir's own notices are scanned too, and some may still be on their way.
     let (feeds, page) = wait_for("the same figures in both places", || {
         let (feeds, page) = (site.json(&["feeds", "status"]), admin.get("/feeds"));
         let counts =
@@ -180,7 +180,7 @@ fn pages_with_lists_that_change_are_kept_current() {
         let page = admin.get(path);
         assert!(page.contains("<body data-live=\"page\">"), "{path} is as it was when it was opened:\n{page}");
     }
-    // What is done elsewhere comes by the stream of a page that was open before.
+    // Changes that are made elsewhere arrive through the stream of a page that is already open.
     let mut streams = ["%2Fsenders", "%2Frules", "%2Fbans"].map(|page| admin.live(&format!("/live?page={page}")));
     streams.iter_mut().for_each(|stream| drop(stream.until("part-1")));
     let hash = "ab".repeat(32);

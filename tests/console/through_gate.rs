@@ -1,4 +1,4 @@
-//! The console behind the web gate, under TLS and by a name, as somebody elsewhere reaches it.
+//! Tests of the console behind the web gate, with TLS and a host name, as somebody on another machine reaches it.
 
 use super::INBOUND;
 use super::visitor::Visitor;
@@ -8,7 +8,6 @@ use weir_peers::free_port;
 
 const NAME: &str = "console.example.org";
 
-/// A port that is free now.
 #[test]
 fn the_console_works_through_the_web_gate() {
     let site = Site::new("");
@@ -27,21 +26,21 @@ fn the_console_works_through_the_web_gate() {
     let curl = ["-k", "--resolve", resolved.as_str()];
     let password = up.admin_password();
     let visitor = Visitor::log_in(&base, &curl, ("admin", &password));
-    // On a slow machine the console is not yet there when the web gate first looks for its server.
+    // On a slow machine, the console does not listen yet when the web gate first checks its server.
     wait_for("a page on which all is well", || visitor.get("/").contains("Nothing needs you").then_some(()));
 
-    // The stream comes through as it is written, not when it ends.
+    // The stream must arrive while it is written, not when it ends.
     let mut live = visitor.live("/live?page=%2F");
     live.until("gate-throttle");
     site.weir(&["user", "add", "eve", "--address", "eve@localhost", "--generate"]).ok();
 
-    // What changes something carries the session's token, and without it nothing is done.
+    // A change needs the token of the session; without it, nothing is done.
     let page = "/throttle/users/eve";
     assert_eq!(visitor.status_of("/throttle/users/eve/lock", &[("reason", "no token")]), "403");
     let done = visitor.post(page, "/throttle/users/eve/lock", &[("reason", "your password was found in a leak")]);
     assert!(done.contains("<b>Done. </b>"), "{done}");
     assert_eq!(site.json(&["user", "show", "eve"])["state"], "locked");
-    // What happens while the stream is open arrives in it.
+    // Events that happen while the stream is open must arrive in it.
     let mut client = crate::control::gate::Client::login(&up.plain, "demo", &up.password()).expect("the demo user");
     for number in 0..30 {
         let to = format!("stranger{number}@localhost");
@@ -49,7 +48,7 @@ fn the_console_works_through_the_web_gate() {
     }
     live.until("One account is stopped");
 
-    // By its own address through the gate, or by a name that is not its own, nobody gets in.
+    // Neither its own address through the gate nor a foreign host name gives access.
     for host in [format!("127.0.0.1:{console}"), "evil.example".to_owned()] {
         let asked = Command::new("curl")
             .args(["-sk", "-o", "/dev/null", "-w", "%{http_code}", "-H", &format!("Host: {host}")])
@@ -58,7 +57,7 @@ fn the_console_works_through_the_web_gate() {
             .expect("curl runs");
         assert_eq!(String::from_utf8_lossy(&asked.stdout), "421", "{host}");
     }
-    // Where the login came from is what the gate saw, not the gate.
+    // The audit trail must name the address that the gate saw, not the address of the gate.
     let trail = wait_for("the login in the audit", || {
         let trail = site.weir(&["audit"]).ok();
         trail.contains("console").then_some(trail)

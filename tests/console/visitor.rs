@@ -1,4 +1,4 @@
-//! A browser of a few lines, where no page has to be drawn: curl with its cookies.
+//! A simple browser for tests in which no page has to be drawn: curl with its cookies.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// Logs in at `base`, with more arguments for curl.
+    /// Logs in at `base`. `more` are further arguments for curl.
     #[track_caller]
     pub(crate) fn log_in(base: &str, more: &[&str], (name, password): (&str, &str)) -> Visitor {
         let more = more.iter().map(|&argument| argument.to_owned()).collect();
@@ -25,7 +25,7 @@ impl Visitor {
         visitor
     }
 
-    /// Tries to log in, and is not let in; the page that says so.
+    /// Tries to log in, and must be refused. Returns the page that says so.
     #[track_caller]
     pub(crate) fn refused(base: &str, (name, password): (&str, &str)) -> String {
         let visitor = Visitor { home: tempfile::tempdir().expect("a folder"), base: base.to_owned(), more: Vec::new() };
@@ -35,7 +35,7 @@ impl Visitor {
         page
     }
 
-    /// Comes by the link of a notice; none if the link is no good.
+    /// Opens the link of a notice; none if the link is not valid.
     pub(crate) fn by_link(base: &str, key: &str) -> Option<Visitor> {
         let visitor = Visitor { home: tempfile::tempdir().expect("a folder"), base: base.to_owned(), more: Vec::new() };
         let form = visitor.get(&format!("/link/{key}"));
@@ -47,12 +47,12 @@ impl Visitor {
         Some(visitor)
     }
 
-    /// A page.
+    /// Fetches a page.
     pub(crate) fn get(&self, path: &str) -> String {
         self.ask(&["-L", &format!("{}{path}", self.base)])
     }
 
-    /// Sends a form with the token of this page; the page that comes of it.
+    /// Sends a form with the token of this page. Returns the page after it.
     #[track_caller]
     pub(crate) fn post(&self, page: &str, path: &str, fields: &[(&str, &str)]) -> String {
         let token = token_in(&self.get(page));
@@ -60,7 +60,7 @@ impl Visitor {
         self.send(path, &[fields, &[("token", &token), back]].concat())
     }
 
-    /// The status that a form is answered with.
+    /// The status code of the answer to a form.
     pub(crate) fn status_of(&self, path: &str, fields: &[(&str, &str)]) -> String {
         let mut arguments = vec!["-o".to_owned(), "/dev/null".to_owned(), "-w".to_owned(), "%{http_code}".to_owned()];
         arguments.extend(fields.iter().flat_map(|(name, value)| field(name, value)));
@@ -75,7 +75,7 @@ impl Visitor {
         said.parse().expect("a number")
     }
 
-    /// The stream of a page that is kept current.
+    /// Opens the stream that keeps this page current.
     pub(crate) fn live(&self, path: &str) -> Stream {
         let mut command = self.curl();
         command.args(["-N", &format!("{}{path}", self.base)]).stdout(Stdio::piped());
@@ -113,14 +113,14 @@ fn token_in(page: &str) -> String {
     rest.split('"').next().expect("a value").to_owned()
 }
 
-/// Server-sent events as they come.
+/// A stream of server-sent events.
 pub(crate) struct Stream {
     curl: Child,
     lines: BufReader<std::process::ChildStdout>,
 }
 
 impl Stream {
-    /// The next data in which this stands.
+    /// Waits for data that contains this text.
     #[track_caller]
     pub(crate) fn until(&mut self, words: &str) -> String {
         loop {

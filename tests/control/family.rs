@@ -1,16 +1,17 @@
-//! The processes that a Weir of a test has started: when it is gone, so are they, and the control groups of its plugins are empty.
+//! The processes that Weir started in a test. When Weir is gone, they must be gone too, and the control groups of its plugins must be
+//! empty.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The kernel ends them within a moment; a starved machine takes longer.
+/// The kernel ends them within a moment, but a very slow machine takes longer.
 const END_MAX: Duration = Duration::from_secs(180);
 
-/// A process and everything below it, as it was when somebody looked.
+/// A process and all its descendants, as they were when this was made.
 pub(crate) struct Family {
     first: u32,
-    /// With the time of their start, by which a number that is used again is told from the one before.
+    /// Each with its start time, because the number of a process may be used again.
     members: Vec<(u32, String)>,
 }
 
@@ -27,7 +28,7 @@ impl Family {
         Family { first, members }
     }
 
-    /// Waits until nobody of it is left, but for the first, which the caller has ended. Removes its empty control groups.
+    /// Waits until all except the first process are gone; the caller has ended the first. Removes the empty control groups.
     #[track_caller]
     pub(crate) fn is_gone(&self) {
         let begun = Instant::now();
@@ -50,7 +51,7 @@ fn children(pid: u32) -> Vec<u32> {
     lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// When a process was started; none if there is none, or only what its parent has not buried.
+/// When a process was started; none if it does not exist, or is dead and only waits for its parent.
 fn started(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -61,7 +62,7 @@ fn command_line(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// The control groups that a process has made for its plugins and VMs.
+/// The control groups that a process made for its plugins and VMs.
 fn groups(maker: u32) -> Vec<PathBuf> {
     let folders = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
@@ -72,7 +73,7 @@ fn groups(maker: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| of_maker(path)).collect()
 }
 
-/// Whoever was killed is out of the group a moment later.
+/// Removes a control group. A process that was killed leaves its group only after a moment.
 fn removed(group: &Path) -> bool {
     (0..200).any(|_| {
         let gone = fs::remove_dir(group).is_ok() || !group.exists();

@@ -1,4 +1,4 @@
-//! A running `weir up` for a test, and a mail client of a few lines.
+//! A running `weir up` for tests, and a simple mail client.
 
 use super::family::Family;
 use crate::harness::Run;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A data folder with a configuration on free ports.
+/// A data folder with a configuration that uses free ports.
 pub(crate) struct Site {
     home: tempfile::TempDir,
 }
@@ -21,7 +21,7 @@ impl Site {
         Site::with_submission("", more)
     }
 
-    /// With more settings of submission, and more sections.
+    /// With further settings of submission, and further sections.
     pub(crate) fn with_submission(submission: &str, more: &str) -> Site {
         let home = tempfile::tempdir().expect("a folder");
         let ports =
@@ -47,12 +47,12 @@ impl Site {
         self.home.path().join("data")
     }
 
-    /// Runs a verb on this folder.
+    /// Runs a command on this data folder.
     pub(crate) fn weir(&self, args: &[&str]) -> Run {
         self.weir_with(args, "")
     }
 
-    /// Runs a verb with something on its standard input.
+    /// Runs a command with this standard input.
     pub(crate) fn weir_with(&self, args: &[&str], input: &str) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -61,14 +61,14 @@ impl Site {
         child.wait_with_output().expect("it ends").into()
     }
 
-    /// The JSON answer of a verb.
+    /// The JSON answer of a command.
     #[track_caller]
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let printed = self.weir(&[args, &["--json"]].concat()).ok();
         serde_json::from_str(&printed).expect("one JSON document")
     }
 
-    /// What `weir status` says, whether all is well or not.
+    /// The JSON output of `weir status`, whether all is well or not.
     pub(crate) fn status(&self) -> Value {
         let answer = self.weir(&["status", "--json"]);
         assert!(matches!(answer.code, Some(0 | 3 | 4)), "{:?}: {}", answer.code, answer.stderr);
@@ -76,31 +76,31 @@ impl Site {
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        // A soak measures the binary that people run.
+        // A soak measures the binary that people use.
         let weir = std::env::var_os("WEIR_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_weir").into());
         let mut command = Command::new(weir);
         command.args(args).arg("--data").arg(self.data());
-        // Restoring needs no configuration, and every other verb takes one.
+        // Every command except those that restore accepts a configuration.
         command.arg("--config").arg(self.home.path().join("weir.toml"));
         command
     }
 
-    /// Starts `weir up` and waits until it says that it is up.
+    /// Starts `weir up` with a demo user, and waits until it is up.
     pub(crate) fn up(&self) -> Up {
         self.up_with(&[])
     }
 
-    /// Starts `weir up` without a user to try things with.
+    /// Starts `weir up` without a demo user.
     pub(crate) fn up_alone(&self) -> Up {
         Site::start(self.command(&["up"]))
     }
 
-    /// The same with more arguments.
+    /// The same as [`Site::up`], with further arguments.
     pub(crate) fn up_with(&self, args: &[&str]) -> Up {
         Site::start(self.command(&[&["up", "--demo-user"], args].concat()))
     }
 
-    /// Starts the `weir up` of this command, and waits until it says that it is up.
+    /// Runs this command, which starts `weir up`, and waits until it is up.
     pub(crate) fn start(mut command: Command) -> Up {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -114,7 +114,7 @@ impl Site {
         Up { child, said, plain, tls }
     }
 
-    /// Messages in the Maildir of an address, when there are `count`.
+    /// Waits until the Maildir of an address contains `count` messages, and returns them.
     #[track_caller]
     pub(crate) fn arrived(&self, address: &str, count: usize) -> Vec<PathBuf> {
         let folder = self.data().join("mail").join(address).join("Maildir/new");
@@ -126,8 +126,8 @@ impl Site {
     }
 }
 
-/// Where submission listens, with STARTTLS and under TLS, as `weir up` says; empty if it does not listen in that way. It must say each
-/// only once: of two, a test could not know which one it talks to.
+/// The addresses at which submission listens with STARTTLS and with TLS, from the output of `weir up`; empty if it does not listen that
+/// way. Each must be printed only once, because a test could not know which of two it talks to.
 #[track_caller]
 fn submission_listeners(said: &str) -> [String; 2] {
     let mut found = [String::new(), String::new()];
@@ -148,14 +148,14 @@ fn submission_listeners(said: &str) -> [String; 2] {
     found
 }
 
-/// A running gate; it is killed when dropped.
+/// A running Weir. It is killed when this is dropped.
 pub(crate) struct Up {
     child: Child,
-    /// What it printed at its start.
+    /// What it printed when it started.
     pub(crate) said: String,
-    /// Where it listens with STARTTLS; empty if it does not.
+    /// Its address for submission with STARTTLS; empty if there is none.
     pub(crate) plain: String,
-    /// Where it listens under TLS; empty if it does not.
+    /// Its address for submission with TLS; empty if there is none.
     pub(crate) tls: String,
 }
 
@@ -166,7 +166,7 @@ impl Up {
         rest.chars().take_while(|c| *c != ',').collect()
     }
 
-    /// The first administrator's password: shown with `--demo`, in a file otherwise.
+    /// The first administrator's password, which is printed with `--demo` and otherwise written to a file.
     pub(crate) fn admin_password(&self) -> String {
         if let Some((_, shown)) = self.said.split_once("log in as admin; the password is shown only once: ") {
             return shown.split_whitespace().next().expect("a password").to_owned();
@@ -178,7 +178,7 @@ impl Up {
         std::fs::read_to_string(file).expect("a password").trim().to_owned()
     }
 
-    /// Where something of this name listens, such as `inbound`.
+    /// The address of the listener with this name, such as `inbound`.
     #[track_caller]
     pub(crate) fn listener(&self, name: &str) -> String {
         let line = self.said.lines().find(|line| line.split_whitespace().next() == Some(name));
@@ -195,7 +195,7 @@ impl Up {
         assert!(sent.expect("kill runs").success());
     }
 
-    /// Kills it as a power cut would.
+    /// Kills the process without warning.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it was there");
         self.child.wait().expect("it is gone");
@@ -208,9 +208,9 @@ impl Up {
 }
 
 impl Drop for Up {
-    /// However it ends, nothing that it started may outlive it.
+    /// Nothing that it started may outlive it, however it ends.
     fn drop(&mut self) {
-        // One that has ended has no number any more that would be its own.
+        // If it has ended already, its number may belong to another process.
         let family = matches!(self.child.try_wait(), Ok(None)).then(|| Family::of(self.child.id()));
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -218,11 +218,11 @@ impl Drop for Up {
     }
 }
 
-/// How long something is waited for that takes seconds on a quiet machine: a starved one takes minutes, and only a test that fails waits
-/// for so long.
+/// How long to wait for something that takes seconds on a quiet machine. A very slow one takes minutes, and only a test that fails waits
+/// for the whole time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Asks again and again.
+/// Calls `look` again and again until it returns something.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -235,13 +235,13 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// A logged-in SMTP session on loopback.
+/// An SMTP session with a server on this machine.
 pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    /// Connects and says EHLO.
+    /// Connects and sends EHLO.
     pub(crate) fn greeted(address: &str) -> Client {
         let stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
@@ -251,7 +251,7 @@ impl Client {
         client
     }
 
-    /// Connects and logs in; the refusal, if it is one.
+    /// Connects and logs in. Returns the refusal if there is one.
     pub(crate) fn login(address: &str, user: &str, password: &str) -> Result<Client, String> {
         let mut client = Client::greeted(address);
         let token = base64::engine::general_purpose::STANDARD.encode(format!("\0{user}\0{password}"));
@@ -261,7 +261,7 @@ impl Client {
         }
     }
 
-    /// The same, where "not now" is nothing yet: no connection, or a reply that begins with 4.
+    /// The same, but none if there is no connection, or the reply begins with 4 ("not now").
     #[track_caller]
     pub(crate) fn login_now(address: &str, user: &str, password: &str) -> Option<Client> {
         let stream = TcpStream::connect(address).ok()?;
@@ -276,17 +276,17 @@ impl Client {
         said.starts_with("235").then_some(client)
     }
 
-    /// Sends one mail; the last reply.
+    /// Sends one mail. Returns the last reply.
     pub(crate) fn mail(&mut self, from: &str, to: &[&str], subject: &str) -> String {
         self.text(from, to, &format!("From: {from}\r\nSubject: {subject}\r\n\r\nhello"))
     }
 
-    /// Sends one mail with this text, which has no line that begins with a dot; the last reply.
+    /// Sends one mail with this text, in which no line begins with a dot. Returns the last reply.
     pub(crate) fn text(&mut self, from: &str, to: &[&str], text: &str) -> String {
         self.octets(from, to, text.as_bytes())
     }
 
-    /// The same with a text in any charset.
+    /// The same, with a text in any charset.
     pub(crate) fn octets(&mut self, from: &str, to: &[&str], mut text: &[u8]) -> String {
         let opened = self.say(&format!("MAIL FROM:<{from}>"));
         if !opened.starts_with("250") {
@@ -306,13 +306,13 @@ impl Client {
         if sent.is_err() { String::new() } else { self.reply() }
     }
 
-    /// Sends a line and reads the reply.
+    /// Sends a line. Returns the reply.
     pub(crate) fn say(&mut self, line: &str) -> String {
         let sent = self.stream.get_mut().write_all(format!("{line}\r\n").as_bytes());
         if sent.is_err() { String::new() } else { self.reply() }
     }
 
-    /// The next reply; empty if the connection is gone.
+    /// Reads the next reply; empty if the connection is closed.
     pub(crate) fn reply(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -331,7 +331,7 @@ pub(crate) fn id_in(reply: &str) -> String {
     reply.split(' ').nth(2).expect("an id").to_owned()
 }
 
-/// A mail server that takes one message and keeps its text.
+/// A mail server that accepts one message and keeps its text.
 pub(crate) struct Sink {
     pub(crate) address: String,
     taken: std::thread::JoinHandle<String>,
@@ -345,7 +345,7 @@ impl Sink {
         Sink { address, taken }
     }
 
-    /// The message, when it has come.
+    /// Waits for the message, and returns its text.
     pub(crate) fn text(self) -> String {
         self.taken.join().expect("it took one")
     }

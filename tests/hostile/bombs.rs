@@ -1,5 +1,5 @@
-//! Mail that is larger inside than outside: each ends in the quarantine for limits, or is not even taken, and honest mail flows
-//! meanwhile. The processes that open it stay within their memory.
+//! Mail that becomes much larger when it is unpacked. Each ends in the quarantine for limits, or is refused at once, and meanwhile honest
+//! mail flows. The processes that open it stay within their memory.
 
 use super::honest::{Honest, PASSWORD, mallory};
 use crate::attachment::attached;
@@ -13,7 +13,7 @@ use weir_analysis::fixtures::zip;
 use weir_peers::PlannedClamd;
 
 const FROM: &str = "mallory@localhost";
-/// A worker may use a gigabyte of address space; what it has in memory is less.
+/// A worker may use a gigabyte of address space; less of that is really in memory.
 const WORKER_MOST_MIB: u64 = 800;
 
 #[test]
@@ -34,7 +34,7 @@ fn bombs_end_in_quarantine_and_others_are_served() {
         let said = client.text(FROM, &["victim@localhost"], &format!("From: {FROM}\r\nSubject: {name}\r\n{text}"));
         assert!(said.starts_with("250"), "{name}: {said}");
     }
-    // However slow the machine: what would take for ever takes longer.
+    // This is long enough for a slow machine. A bomb that was really unpacked would take far longer.
     let list = loop {
         let list = site.json(&["quarantine", "list"]);
         if list["entries"].as_array().map(Vec::len) == Some(bombs.len()) {
@@ -57,8 +57,8 @@ fn bombs_end_in_quarantine_and_others_are_served() {
     assert!(!site.data().join("mail/victim@localhost").exists(), "no bomb is delivered");
 }
 
-/// A bomb would keep a clamd busy for minutes, and there is one worker for large mail. Our own walk answers it first, so clamd never
-/// sees one: whoever comes behind it waits for ordinary scans alone. Counted, since a clock would say nothing on a busy machine.
+/// A bomb would keep a clamd busy for minutes, and there is only one worker for large mail. Our own walk recognises the bomb before clamd
+/// gets it, so mail behind it waits only for ordinary scans. Scans are counted, because times would mean nothing on a busy machine.
 #[test]
 fn large_mail_of_others_waits_for_no_bomb() {
     let clamd = PlannedClamd::start(Duration::from_millis(50), Duration::from_nanos(100));
@@ -87,14 +87,14 @@ fn large_mail_of_others_waits_for_no_bomb() {
     assert_eq!(clamd.scans() - before, bombs.len(), "clamd sees large mail, and no bomb");
 }
 
-/// The most that a worker had in memory; nothing if it has ended.
+/// The most memory that a worker ever used; none if it has ended.
 fn most_mib(worker: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{worker}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
-/// Their names, the rest of their text, and what is said of them.
+/// The names of the bombs, the rest of each message, and the finding that is expected.
 fn bombs() -> Vec<(&'static str, String, &'static str)> {
     let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(40_000);
     let parts = "--b\r\n\r\nx\r\n".repeat(100_000);
@@ -116,7 +116,7 @@ fn gigabyte_of_zeros() -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// As 42.zip: sixteen archives of sixteen archives, five times, around a large file of zeros.
+/// Made like 42.zip: sixteen archives of sixteen archives, five levels deep, around a large file of zeros.
 fn zip_in_zip() -> Vec<u8> {
     let mut archive = zip(&[("0.dat", &vec![0; 4 << 20])]);
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Wrong lengths, endless lines, cut cables: what a client can do to a connection besides talking sense.
+//! Clients that break the protocol: wrong lengths, lines without end, and connections that are cut.
 
 use super::crowd::{Conversation, loopback, runtime};
 use super::full_or;
@@ -62,10 +62,10 @@ async fn wrong_lengths(server: &str) {
         let mut client = to(server, "big@localhost").await;
         let reply = client.say(command).await;
         assert!(reply.starts_with(expected), "{command}: {reply}");
-        // Nobody knows where the next command would begin: the session ends.
+        // It cannot be known where the next command would begin, so the session ends.
         assert_eq!(client.rest().await, "", "{command}");
     }
-    // A chunk that promises more than it brings, and one whose promise is a command.
+    // One chunk promises more than it brings, and another contains commands.
     let mut client = to(server, "big@localhost").await;
     client.send(b"BDAT 100 LAST\r\nFrom: mallory@localhost\r\n\r\n").await;
     drop(client);
@@ -77,7 +77,7 @@ async fn wrong_lengths(server: &str) {
     assert!(client.say("MAIL FROM:<mallory@localhost> SIZE=99999999999999999999999").await.starts_with("501"));
 }
 
-/// Lines, messages and chunks without end: read up to a bound, then hung up on.
+/// Lines, messages and chunks without end are read up to a bound; then the connection is closed.
 async fn endless(server: &str) {
     for login_first in [false, true] {
         let mut client = if login_first { to(server, "big@localhost").await } else { greeted(server).await };
@@ -98,7 +98,7 @@ async fn endless(server: &str) {
         sent += lines.len() as u64;
     }
     assert!(sent < 16 << 20, "{sent} octets of one message were read");
-    // A header without end is refused at the end of the message, and a header of a thousand fields is just mail.
+    // A header without end is refused at the end of the message. A header with a thousand fields is accepted.
     let mut client = to(server, "header@localhost").await;
     client.say("DATA").await;
     let field = format!("X-{}: {}\r\n", "y".repeat(400), "z".repeat(400));
@@ -107,7 +107,7 @@ async fn endless(server: &str) {
     assert!(reply.starts_with("554 5.6.0 the header of this message is too long"), "{reply}");
 }
 
-/// Thousands of commands that bring nothing.
+/// Thousands of commands that bring no mail.
 async fn junk(server: &str) {
     for (command, code) in
         [("RSET", "421 4.7.0"), ("NOOP", "421 4.7.0"), ("nonsense", "421 4.7.0"), ("HELP", "421 4.7.0")]
@@ -116,11 +116,11 @@ async fn junk(server: &str) {
         client.send(format!("{command}\r\n").repeat(3_000).as_bytes()).await;
         let said = client.rest().await;
         let last = said.lines().last().unwrap_or_default();
-        // The end of a long flood may reach us as a reset.
+        // We may see the end of a long flood only as a reset.
         assert!(last.starts_with(code) || last.is_empty() || said.len() < 64 << 10, "{command}: {last}");
         assert!(said.lines().count() < 700, "{command}: {} lines", said.lines().count());
     }
-    // The junk is forgiven by mail that comes in between, not by other junk.
+    // A mail in between resets the count of such commands, but other commands do not.
     let mut client = login(server).await;
     for _ in 0..40 {
         client.say("MAIL FROM:<mallory@localhost>").await;
@@ -129,7 +129,7 @@ async fn junk(server: &str) {
     assert!(client.say("VRFY x").await.starts_with("252"));
 }
 
-/// Connections reset or dropped in the middle of everything.
+/// Connections that are reset or dropped in the middle of everything.
 async fn cut(server: &str, round: usize) {
     let stages: [&[u8]; 6] = [
         b"",
@@ -143,7 +143,7 @@ async fn cut(server: &str, round: usize) {
         let mut client = to(server, "cut@localhost").await;
         client.send(stage).await;
         if (number + round).is_multiple_of(2) {
-            // The other end hears a reset instead of an end.
+            // The other end sees a reset instead of a normal end.
             rustix::net::sockopt::set_socket_linger(client.socket(), Some(std::time::Duration::ZERO))
                 .expect("a socket");
         }
@@ -151,7 +151,7 @@ async fn cut(server: &str, round: usize) {
     }
 }
 
-/// A client that sends all it has and closes its half: it hears all replies, and what is incomplete is no mail.
+/// A client that sends everything and closes its half of the connection gets all replies. An incomplete message is not accepted.
 async fn half_closed(server: &str) {
     let mut client = Conversation::open(server, loopback(6, 1)).await.expect("a connection");
     client.send(b"EHLO x\r\nNOOP\r\nVRFY x\r\nQUIT\r\n").await;
@@ -165,7 +165,7 @@ async fn half_closed(server: &str) {
     assert!(said.starts_with("354 ") && said.lines().count() == 1, "{said}");
 }
 
-/// Addresses that look like orders, from somebody who has none: refused before the message comes.
+/// Addresses that look like the ones for answers to notices, from somebody who got no notice: they are refused before the message.
 async fn strangers_orders(server: &str) {
     let mut client = greeted(server).await;
     client.say("MAIL FROM:<>").await;

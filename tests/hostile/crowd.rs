@@ -1,4 +1,4 @@
-//! Many connections at once, from many addresses of 127/8; and what a process weighs.
+//! Many connections at the same time, from many addresses of 127/8; and the memory of a process.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,7 +19,7 @@ impl Conversation {
         Ok(Conversation { stream: BufReader::with_capacity(1024, socket.connect(server).await?) })
     }
 
-    /// Reads the greeting and says EHLO; what was said to it.
+    /// Reads the greeting and sends EHLO. Returns the reply.
     pub(crate) async fn greet(&mut self) -> String {
         let greeting = self.reply().await;
         if !greeting.starts_with("220") {
@@ -33,12 +33,12 @@ impl Conversation {
         if self.send(format!("{line}\r\n").as_bytes()).await { self.reply().await } else { String::new() }
     }
 
-    /// Sends octets; false if the other end is gone.
+    /// Sends octets. Returns false if the server has closed the connection.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.get_mut().write_all(bytes).await.is_ok()
     }
 
-    /// The next reply, its last line; empty if the connection is gone.
+    /// Reads the next reply and returns its last line; empty if the connection is closed.
     pub(crate) async fn reply(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -50,15 +50,15 @@ impl Conversation {
         }
     }
 
-    /// All that is still said until the other end hangs up.
+    /// Reads everything that the server still sends until it closes the connection.
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        // A reset is an end as well.
+        // A reset counts as an end too.
         let _ = self.stream.read_to_end(&mut rest).await;
         String::from_utf8_lossy(&rest).into_owned()
     }
 
-    /// Sends a mail, pipelined; the first reply that is no success, or the last.
+    /// Sends a mail, pipelined. Returns the first reply that is not a success, or else the last one.
     pub(crate) async fn mail(&mut self, from: &str, to: &[String]) -> String {
         let mut commands = format!("MAIL FROM:<{from}>\r\n");
         to.iter().for_each(|to| commands.push_str(&format!("RCPT TO:<{to}>\r\n")));
@@ -96,12 +96,12 @@ pub(crate) fn loopback(crowd: u8, number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, crowd, high, low)
 }
 
-/// What a process has in memory now.
+/// The memory that a process uses now.
 pub(crate) fn resident_kib(pid: u32) -> u64 {
     status_kib(pid, "VmRSS:")
 }
 
-/// The most it ever had.
+/// The most memory that it ever used.
 pub(crate) fn resident_most_kib(pid: u32) -> u64 {
     status_kib(pid, "VmHWM:")
 }
@@ -112,7 +112,7 @@ fn status_kib(pid: u32, field: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// Every connection is an open file of this process.
+/// Raises the limit of open files, because every connection is one.
 pub(crate) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;

@@ -1,4 +1,4 @@
-//! Floods: connections that only sit there, and passwords guessed from everywhere.
+//! Floods: connections that do nothing, and passwords that are guessed from everywhere.
 
 use super::crowd::{Conversation, loopback, raise_open_files, resident_kib, runtime};
 use super::full_or;
@@ -7,12 +7,12 @@ use crate::control::gate::{Client, Site, wait_for};
 use base64::Engine;
 use std::time::{Duration, Instant};
 
-/// Every place is taken by somebody who says EHLO and sits there; whoever logs in gets one all the same.
+/// All places are taken by clients that send EHLO and then do nothing. A client that logs in gets a place all the same.
 #[test]
 fn a_crowd_that_only_sits_there_does_not_keep_others_out() {
     let crowd = full_or(10_000, 1_000);
     raise_open_files();
-    // All places are for the crowd, so that the honest user finds none free.
+    // The crowd takes all places, so that there is none free for the honest user.
     let site = Site::new(&format!("[limits]\nconnections = {crowd}\nfirst_command = \"10m\"\ncommand = \"10m\"\n"));
     let up = site.up();
     let honest = Honest::begin(&site, &up);
@@ -21,7 +21,7 @@ fn a_crowd_that_only_sits_there_does_not_keep_others_out() {
     let idle = runtime.block_on(async {
         let mut idle = Vec::new();
         for number in 0..crowd {
-            // A hundred from each address, as many as one may have; every tenth is in the middle of a handshake.
+            // Each address has a hundred connections, as many as it may have. Every tenth is in the middle of a TLS handshake.
             let server = if number % 10 == 9 { &up.tls } else { &up.plain };
             let mut client = Conversation::open(server, loopback(2, number / 100)).await.expect("a connection");
             if number % 10 == 9 {
@@ -38,7 +38,7 @@ fn a_crowd_that_only_sits_there_does_not_keep_others_out() {
     let each = resident_kib(up.pid()).saturating_sub(before_kib) * 1024 / crowd as u64;
     eprintln!("{crowd} connections that sit there: {each} octets each");
     assert!(each < 32 * 1024);
-    // A while longer, with everything full.
+    // Stays full for a while longer.
     std::thread::sleep(Duration::from_secs(2));
     assert!(honest.is_served());
     let refused = site.json(&["status"])["gate"]["counters"]["connections_refused"].clone();
@@ -48,7 +48,7 @@ fn a_crowd_that_only_sits_there_does_not_keep_others_out() {
     wait_for("everybody to leave", || (sessions() == 0).then_some(()));
 }
 
-/// Passwords guessed from many addresses: bans, an alarm, and logins that were not remembered still work.
+/// Passwords are guessed from many addresses. This brings bans and an alarm, and logins that were not cached still work.
 #[test]
 fn a_flood_of_logins_keeps_nobody_out() {
     const USERS: usize = 6;
@@ -66,7 +66,7 @@ fn a_flood_of_logins_keeps_nobody_out() {
     wait_for("the flood to begin", || {
         (site.json(&["status"])["gate"]["counters"]["logins_failed"].as_u64()? >= 5).then_some(())
     });
-    // Each of these pays for its own check of the password, in the middle of the flood.
+    // Each of these logins needs a check of its password, in the middle of the flood.
     let mut waits = Vec::new();
     for n in 0..USERS {
         let begun = Instant::now();
@@ -91,8 +91,8 @@ fn a_flood_of_logins_keeps_nobody_out() {
          first logins of others meanwhile took {waits:?} ms",
         wrong.iter().sum::<usize>()
     );
-    // How many guesses are looked at at all depends on the machine; but the tenth of an address is its last, but for those
-    // that its other sessions had under way.
+    // How many guesses are checked at all depends on the machine. But an address can guess at most ten times, apart from guesses that its
+    // other sessions had under way.
     let guessers = wrong.iter().filter(|wrong| **wrong >= BAN_AT).count();
     assert_eq!(bans, guessers as u64, "{wrong:?}");
     assert!(guessers >= full_or(20, 5), "{wrong:?}");
@@ -104,8 +104,8 @@ fn a_flood_of_logins_keeps_nobody_out() {
     honest.end(&site, &up, "a flood of logins", 250);
 }
 
-/// One account, guessed at once by each of many networks: none of them is banned. Strangers are slowed, and of many at once most are told to
-/// come later; the owner does not notice.
+/// Many networks guess at one account at the same time. None of them is banned. Strangers are slowed down, and if many come at the same
+/// time, most are told to come later; the owner does not notice.
 #[test]
 fn guesses_at_one_account_from_everywhere_slow_strangers_and_not_its_owner() {
     let site = Site::new("");
@@ -123,7 +123,7 @@ fn guesses_at_one_account_from_everywhere_slow_strangers_and_not_its_owner() {
     let owner = || Client::login(&up.plain, "ann", PASSWORD).is_ok();
     assert!(owner());
     let runtime = runtime();
-    // Ten a day are free; the next are slow already.
+    // Ten guesses a day are free; the next ones are already slow.
     for network in 0..12 {
         let said = runtime.block_on(guess_once(network));
         assert!(said.starts_with("535 5.7.8"), "{said}");
@@ -131,7 +131,7 @@ fn guesses_at_one_account_from_everywhere_slow_strangers_and_not_its_owner() {
     let mut crowd = tokio::task::JoinSet::new();
     (20..60).for_each(|network| drop(crowd.spawn_on(guess_once(network), runtime.handle())));
     assert!(owner(), "who has logged in from a network before is not concerned");
-    // Eight may wait for a turn, which takes seconds; others are told so.
+    // Eight logins may wait for a turn, which takes seconds; the others are told to come later.
     let mut later = 0;
     while later < 5 {
         let said = runtime.block_on(crowd.join_next()).expect("forty guess at once").expect("no panic");
@@ -142,7 +142,7 @@ fn guesses_at_one_account_from_everywhere_slow_strangers_and_not_its_owner() {
     assert_eq!(bans, Some(0), "each of them failed once");
 }
 
-/// Who was banned before a restart is banned after it, and nobody else is.
+/// Addresses that were banned before a restart are banned after it, and no others.
 #[test]
 fn a_restart_pardons_no_guesser() {
     let site = Site::new("[limits]\nfailed_logins_per_address = 3\n");
@@ -164,7 +164,8 @@ fn a_restart_pardons_no_guesser() {
     assert!(greeted(8).starts_with("250"), "{}", greeted(8));
 }
 
-/// Guesses until the session ends, three sessions long: wrong, banned, told to try later.
+/// Guesses in three sessions until each ends. Returns how many guesses were wrong, how often it was banned, and how often it was told to
+/// come later.
 async fn guess(server: String, address: usize, number: usize) -> (usize, usize, usize) {
     let (mut wrong, mut banned, mut later) = (0, 0, 0);
     for session in 0..3 {
@@ -174,7 +175,7 @@ async fn guess(server: String, address: usize, number: usize) -> (usize, usize, 
             continue;
         }
         for attempt in 0..5 {
-            // A new name each time: one account that is guessed at is slowed by itself.
+            // A new name each time, because guesses at a single account are slowed down anyway.
             let guess = format!("\0name{number}.{session}\0guess {attempt}");
             let token = base64::engine::general_purpose::STANDARD.encode(guess);
             match client.say(&format!("AUTH PLAIN {token}")).await {
@@ -188,17 +189,17 @@ async fn guess(server: String, address: usize, number: usize) -> (usize, usize, 
     (wrong, banned, later)
 }
 
-/// One user who fills the spool keeps nobody else out, and a restart makes no room.
+/// A user who fills the spool keeps nobody else out, and a restart does not give them new space.
 #[test]
 fn one_user_cannot_fill_the_spool() {
-    // Nobody listens there, so everything stays here.
+    // No server listens there, so all mail stays here.
     let port = weir_peers::free_port();
     let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{port}\"]\ntls = \"off\"\n");
     let throttle = "[throttle]\nrecipients = \"alike\"\n";
     let site = Site::with_submission("user_messages = 4\n", &format!("{delivery}{throttle}"));
     let up = site.up();
     user(&site, "bob");
-    // The next start says it no more.
+    // After the next start the password is not printed any more.
     let password = up.password();
     let send = |up: &crate::control::gate::Up, to: &str| {
         let mut demo = Client::login(&up.plain, "demo", &password).expect("a login");
@@ -216,7 +217,7 @@ fn one_user_cannot_fill_the_spool() {
     up.signal("TERM");
     up.ended();
     let up = site.up();
-    // Files of held mail are looked through behind the start.
+    // The files of held mail are counted in the background after the start.
     wait_for("the mail of before to be counted", || send(&up, "one@more.example").starts_with(full).then_some(()));
     site.weir(&["held", "delete", "--user", "demo", "--yes"]).ok();
     wait_for("room", || send(&up, "one@more.example").starts_with("250 ").then_some(()));

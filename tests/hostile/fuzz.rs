@@ -1,18 +1,18 @@
-//! The fuzz entries on stable: real dialogues and messages, mutated with a dictionary, from fixed seeds.
+//! Runs the fuzz entry points on stable Rust: real dialogues and messages, mutated with a dictionary, from fixed seeds.
 //!
-//! The seeds and the words are those of the coverage-guided run (`fuzz/seeds`, `fuzz/mail.dict`). A failure names the run
-//! that repeats it: `WEIR_FUZZ_TARGET` and `WEIR_FUZZ_RUN`. `WEIR_FUZZ_TIMES` multiplies the number of runs.
+//! The seeds and the dictionary are those of the coverage-guided run (`fuzz/seeds`, `fuzz/mail.dict`). A failure prints the run that
+//! repeats it: `WEIR_FUZZ_TARGET` and `WEIR_FUZZ_RUN`. `WEIR_FUZZ_TIMES` multiplies the number of runs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use weir_sim::rng::Rng;
 
-/// Inputs longer than this teach nothing new.
+/// Longer inputs find nothing new.
 const LONGEST: usize = 4_000;
 
 type Entry = fn(&[u8]);
 
-/// Name, entry, and how many runs take a second or so in a debug build.
+/// The name, the entry point, and how many runs take about a second in a debug build.
 const TARGETS: [(&str, Entry, u64); 13] = [
     ("session", |data| drop(weir_smtp::fuzz::session::session(data)), 40_000),
     ("reply", weir_smtp::fuzz::reply, 40_000),
@@ -61,7 +61,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
-/// In order of name, so that a run is the same everywhere.
+/// Sorted by name, so that a run is the same everywhere.
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let entries = std::fs::read_dir(folder().join("seeds").join(target)).expect("seeds");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("a file").path()).collect();
@@ -99,7 +99,7 @@ fn unescaped(word: &str) -> Vec<u8> {
 fn mutated(seeds: &[Vec<u8>], words: &[Vec<u8>], run: u64) -> Vec<u8> {
     let mut rng = Rng::new(run);
     let mut input = rng.pick(seeds).clone();
-    // The seeds themselves come first.
+    // The first runs use the seeds as they are.
     if let Some(seed) = usize::try_from(run).ok().and_then(|run| seeds.get(run)) {
         return seed.clone();
     }
@@ -121,14 +121,14 @@ fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[Vec<u8>], rng: &mut R
         3 | 4 => drop(input.splice(at..at, rng.pick(words).iter().copied())),
         5 => drop(input.splice(at..end, rng.pick(words).iter().copied())),
         6 => {
-            // A piece again, somewhere else, perhaps many times.
+            // Repeat a piece somewhere else, perhaps many times.
             let times = if rng.chance(0.05) { 60 } else { 2 };
             let piece = input[at..end].repeat(1 + rng.below(times) as usize);
             let to = rng.below(input.len() as u64 + 1) as usize;
             drop(input.splice(to..to, piece));
         }
         7 => {
-            // The end of another.
+            // Append the end of another seed.
             let other = rng.pick(seeds);
             let from = rng.below(other.len() as u64 + 1) as usize;
             input.truncate(at);

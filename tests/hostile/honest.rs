@@ -1,4 +1,4 @@
-//! The honest user: sends all the while, and must never notice more than a delay.
+//! The honest user: sends all the time, and must never notice more than a delay.
 
 use super::crowd::{resident_kib, resident_most_kib};
 use crate::control::gate::{Client, Site, Up, wait_for};
@@ -29,12 +29,12 @@ impl Honest {
         Honest { stop, sending, began_kib: resident_kib(up.pid()) }
     }
 
-    /// Whether it still sends: it ends early only by a refusal.
+    /// Whether it still sends. It stops early only if it is refused.
     pub(super) fn is_served(&self) -> bool {
         !self.sending.is_finished()
     }
 
-    /// Ends it; every mail must have arrived, and memory never have been above `most_mib`.
+    /// Stops it, and checks that every mail arrived and that memory was never above `most_mib`.
     #[track_caller]
     pub(super) fn end(self, site: &Site, up: &Up, attack: &str, most_mib: u64) {
         self.stop.store(true, Ordering::SeqCst);
@@ -63,7 +63,7 @@ pub(super) fn user(site: &Site, name: &str) {
     site.weir_with(&add, &format!("{PASSWORD}\n")).ok();
 }
 
-/// Makes a user whom the throttle leaves alone: the attacks here are others than mailing.
+/// Makes a user whom the throttle does not limit, because these attacks are not about sending much mail.
 pub(super) fn mallory(site: &Site) {
     user(site, "mallory");
     site.weir(&["user", "set", "mallory", "--profile", "exempt"]).ok();
@@ -72,13 +72,13 @@ pub(super) fn mallory(site: &Site) {
 fn send_until(stop: &AtomicBool, address: &str) -> Vec<Duration> {
     let mut times = Vec::new();
     let mut client = None;
-    // A short attack ends before three are sent; the user is served all the same.
+    // A short attack ends before three mails were sent; the user must be served all the same.
     while !stop.load(Ordering::SeqCst) || times.len() < 3 {
         let begun = Instant::now();
         if times.len() % 3 == 0 {
             client = None;
         }
-        // "Try again" is an answer that every client understands; it must be true in the end.
+        // "Try again" is an answer that every client understands, but trying again must succeed in the end.
         let mut connected = client.take().unwrap_or_else(|| {
             wait_for("the honest user to be let in", || Client::login_now(address, "honest", PASSWORD))
         });

@@ -1,4 +1,4 @@
-//! A million recipients over time: as many messages as it takes, to everybody at once, and memory does not grow with them.
+//! A million recipients, a thousand in each message. All of them get their mail, and memory does not grow with their number.
 
 use super::crowd::{Conversation, loopback, resident_kib, runtime};
 use super::full_or;
@@ -29,7 +29,7 @@ fn a_million_recipients_over_time() {
         assert!(client.say(&format!("AUTH PLAIN {token}")).await.starts_with("235"));
         for message in 0..messages {
             if message % 50 == 49 {
-                // A session has its own bound on commands.
+                // A session has a limit on its commands.
                 client.say("QUIT").await;
                 client = Conversation::open(&up.plain, loopback(7, 0)).await.expect("a connection");
                 client.greet().await;
@@ -42,7 +42,7 @@ fn a_million_recipients_over_time() {
                 eprintln!("  {} recipients: {} KiB resident", message * EACH, resident_kib(up.pid()));
             }
         }
-        // One more than allowed is told so, and the rest go.
+        // The first recipient above the limit is refused. The client then gives this mail up, so it does not count below.
         let to: Vec<String> = (0..=EACH).map(|n| format!("r{n}@far.example")).collect();
         let reply = client.mail("mallory@localhost", &to).await;
         assert!(reply.starts_with("452 4.5.3 too many recipients"), "{reply}");
@@ -53,7 +53,7 @@ fn a_million_recipients_over_time() {
     honest.end(&site, &up, &format!("{all} recipients"), 300);
 }
 
-/// A mail server that takes everything and counts recipients.
+/// A mail server that accepts everything and counts recipients.
 struct Sink {
     address: String,
     recipients: Arc<AtomicU64>,

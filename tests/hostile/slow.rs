@@ -1,4 +1,4 @@
-//! Slow clients: whatever they are in the middle of, an octet now and then buys no more time than silence.
+//! Slow clients: whatever they are in the middle of, sending an octet now and then gives them no more time than silence.
 
 use super::crowd::{Conversation, loopback, runtime};
 use super::full_or;
@@ -11,7 +11,7 @@ const LIMITS: &str = "[limits]\nfirst_command = \"1s\"\ncommand = \"1s\"\ndata_b
      tls_handshake = \"1s\"\n";
 const TRICKLE: Duration = Duration::from_millis(100);
 
-/// Where a client becomes slow: what it says before, and what it trickles then.
+/// A point at which a client becomes slow: what it sends before, and what it sends slowly then.
 struct Phase {
     name: &'static str,
     tls_port: bool,
@@ -53,7 +53,7 @@ const PHASES: &[Phase] = &[
 #[test]
 fn slow_clients_are_left_whatever_they_are_doing() {
     let each = full_or(200, 10);
-    // A session that is being ended gives its address back only when it has gone.
+    // An address gets its place back only after a session that is being ended has really gone.
     let site = Site::new(&format!("{LIMITS}connections_per_address = 2000\nconnections_per_user = 2000\n"));
     let up = site.up();
     mallory(&site);
@@ -80,7 +80,7 @@ fn slow_clients_are_left_whatever_they_are_doing() {
     assert!(!site.data().join("mail/slow@localhost").exists());
 }
 
-/// Says what comes before, then an octet now and then, until it is hung up on.
+/// Sends what comes before, then an octet now and then, until the server closes the connection.
 async fn slow(server: String, phase: &Phase, crowd: usize) {
     let mut client = Conversation::open(&server, loopback(4, crowd)).await.expect("a connection");
     if phase.login {
@@ -88,7 +88,7 @@ async fn slow(server: String, phase: &Phase, crowd: usize) {
         let token = base64::engine::general_purpose::STANDARD.encode(format!("\0mallory\0{PASSWORD}"));
         let mut said = client.say(&format!("AUTH PLAIN {token}")).await;
         if !said.starts_with("235") {
-            // So many at once: "try again" is an honest answer, and the phase is another one then.
+            // With so many at once, "try again" is a proper answer, but then this phase is not reached.
             said = client.rest().await;
             assert!(said.is_empty() || said.starts_with("421"), "{}: {said}", phase.name);
             return;
@@ -106,7 +106,7 @@ async fn slow(server: String, phase: &Phase, crowd: usize) {
                 client.send(phase.trickle).await;
             }
             let mut seen = [0; 256];
-            // Hung up on: nothing more to read, or a reset.
+            // The connection was closed: there is nothing more to read, or a reset.
             match client.socket().try_read(&mut seen) {
                 Ok(0) => return,
                 Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return,

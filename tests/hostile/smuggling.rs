@@ -1,12 +1,12 @@
-//! SMTP smuggling: no octets inside a message are taken for its end, and nothing that was pipelined where it does not belong
-//! is carried out.
+//! SMTP smuggling: no octets inside of a message are taken for its end, and commands that were pipelined where they must not be are not
+//! carried out.
 
 use super::crowd::{Conversation, loopback, runtime};
 use super::honest::{Honest, PASSWORD, mallory};
 use crate::control::gate::Site;
 use base64::Engine;
 
-/// What some server somewhere takes for the end of a message.
+/// Octets that some server takes for the end of a message.
 const FALSE_ENDS: &[&[u8]] = &[
     b"\n.\n",
     b"\n.\r\n",
@@ -23,11 +23,11 @@ const FALSE_ENDS: &[&[u8]] = &[
     b"\n\r\n.\n",
     b"\r\n.\r\0\n",
 ];
-/// What would be carried out if one were.
+/// The commands that would be carried out if Weir did.
 const SMUGGLED: &[u8] =
     b"MAIL FROM:<mallory@localhost>\r\nRCPT TO:<victim@localhost>\r\nDATA\r\nFrom: mallory@localhost\r\n\r\nsmuggled\r\n";
 
-/// Submission mends bare CR and LF: what would be smuggled is text of one mail, to the one recipient that it has.
+/// Submission repairs bare CR and LF: what was to be smuggled becomes the text of one mail, to its one recipient.
 #[test]
 fn nothing_is_smuggled_where_line_ends_are_mended() {
     let site = Site::new("");
@@ -67,7 +67,7 @@ fn nothing_is_smuggled() {
     });
     honest.end(&site, &up, "smuggling", 200);
     assert!(!site.data().join("mail/victim@localhost").exists(), "something was smuggled");
-    // What was honest in mallory's own mail arrived as it was written, dots and all.
+    // The honest parts of mallory's own mail arrived as they were written, including all dots.
     let mails: Vec<String> = site
         .arrived("dots@localhost", 2)
         .iter()
@@ -84,7 +84,7 @@ async fn login(server: &str) -> Conversation {
     client
 }
 
-/// In DATA: the whole is one message, and the next reply answers the next command.
+/// In DATA: everything is one message, and the next reply is for the next command.
 async fn by_data(server: &str, end: &[u8], expected: &str) {
     let mut client = login(server).await;
     for line in ["MAIL FROM:<mallory@localhost>", "RCPT TO:<dots@localhost>", "DATA"] {
@@ -98,7 +98,7 @@ async fn by_data(server: &str, end: &[u8], expected: &str) {
     assert!(client.say("QUIT").await.starts_with("221"));
 }
 
-/// In BDAT: dots mean nothing, and the rest is the same, for the next hop may speak DATA.
+/// In BDAT: dots have no meaning, but everything else is the same, because the next server may use DATA.
 async fn by_chunk(server: &str, end: &[u8], expected: &str) {
     let mut client = login(server).await;
     let body = [b"From: mallory@localhost\r\n\r\nfirst", end, SMUGGLED].concat();
@@ -112,7 +112,7 @@ async fn by_chunk(server: &str, end: &[u8], expected: &str) {
     assert!(client.say("VRFY sync").await.starts_with("252"), "{end:?}");
 }
 
-/// Text behind DATA before anybody said 354 is the message, not commands; so are the octets of a chunk.
+/// Text after DATA that is sent before the 354 is part of the message and not commands; the same holds for the octets of a chunk.
 async fn before_its_time(server: &str) {
     let text = "From: mallory@localhost\r\n\r\n..\r\n...\r\nno end\r\n.\r\n";
     let mut client = login(server).await;
@@ -132,7 +132,7 @@ async fn before_its_time(server: &str) {
         let reply = client.reply().await;
         assert!(reply.starts_with(code), "{code}: {reply}");
     }
-    // DATA is refused here, so what follows are commands, and bad ones: nothing in them is carried out.
+    // DATA is refused here, so what follows are commands. They are invalid, and nothing in them is carried out.
     let mut nobody = Conversation::open(server, loopback(3, 1)).await.expect("a connection");
     nobody.greet().await;
     let pipelined = [b"MAIL FROM:<x@y>\r\nRCPT TO:<victim@localhost>\r\nDATA\r\n", SMUGGLED, b".\r\nQUIT\r\n"].concat();
@@ -142,13 +142,13 @@ async fn before_its_time(server: &str) {
     assert!(!said.contains("354 "), "{said}");
 }
 
-/// What was sent in the clear behind STARTTLS is dropped, not carried out under TLS.
+/// Text that was sent unencrypted after STARTTLS is dropped, and not carried out after the handshake.
 async fn after_starttls(server: &str) {
     let mut client = Conversation::open(server, loopback(3, 2)).await.expect("a connection");
     client.greet().await;
     client.send(b"STARTTLS\r\nEHLO evil\r\nMAIL FROM:<evil@localhost>\r\nVRFY x\r\n").await;
     assert!(client.reply().await.starts_with("220"));
-    // No handshake comes, and so no word either: what was injected has no answer.
+    // There is no handshake, so there must be no reply to the injected text.
     client.send(b"this is no handshake").await;
     assert_eq!(client.rest().await.matches("25").count(), 0);
 }
@@ -162,7 +162,7 @@ async fn through_commands(server: &str) {
         client.send(format!("{line}\r\n").as_bytes()).await;
         let reply = client.reply().await;
         assert!(reply.starts_with("500 5.5.2"), "{line:?}: {reply}");
-        // A bare LF ends a line as well, and what stands behind it is a line of its own: also refused.
+        // A bare LF ends a line too, and what follows is a line of its own, which is refused too.
         if line.contains('\n') {
             let reply = client.reply().await;
             assert!(reply.starts_with("50"), "{line:?}: {reply}");

@@ -1,14 +1,13 @@
-//! What was promised to clients, against what arrived.
+//! Compares what was promised to clients with what arrived.
 //!
-//! An extra copy is charged to the kill that ended the life in which the copy before it was taken; a copy within one life
-//! has no excuse.
+//! An extra copy is charged to the kill that ended the life in which the copy before it was accepted. A copy within one life has no excuse.
 
 use super::sink::Taken;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 
-/// What a client heard.
+/// The answer that a client got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// `250`.
@@ -28,7 +27,7 @@ impl Answer {
         matches!(self, Answer::Refused(_))
     }
 
-    /// A refusal that begins so.
+    /// Whether it is a refusal that begins with this code.
     pub(super) fn is(&self, code: &str) -> bool {
         matches!(self, Answer::Refused(text) if text.starts_with(code))
     }
@@ -42,7 +41,7 @@ pub(super) struct Sent {
     pub(super) to: Vec<String>,
     pub(super) digest: u64,
     pub(super) answer: Answer,
-    /// It must be kept, not delivered.
+    /// Whether it is infected, so that it must be quarantined and not delivered.
     pub(super) infected: bool,
 }
 
@@ -52,26 +51,26 @@ pub(super) struct Books {
     sent: Mutex<Vec<Sent>>,
 }
 
-/// A recipient of a message.
+/// One recipient of a message.
 type Copy<'a> = (u64, &'a str);
 
-/// How it went.
+/// The result of comparing.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) acknowledged: usize,
     pub(super) refused: usize,
     pub(super) silent: usize,
-    /// Recipients of acknowledged messages that nothing has arrived for.
+    /// Recipients of acknowledged messages for whom nothing has arrived.
     pub(super) missing: Vec<(u64, String)>,
-    /// Bodies that are not what was sent.
+    /// Messages whose body is not what was sent.
     pub(super) broken: Vec<u64>,
-    /// Arrived, and nobody had sent it to them.
+    /// How many mails arrived that nobody had sent to that recipient.
     pub(super) unknown: usize,
     /// Messages that were refused and arrived.
     pub(super) refused_but_arrived: usize,
-    /// Extra transactions, by the life whose end excuses them.
+    /// How many extra transactions there were, by the life whose end excuses them.
     pub(super) extra: BTreeMap<u32, usize>,
-    /// Extra transactions within one life.
+    /// How many extra transactions there were within one life.
     pub(super) inexcusable: usize,
     /// Infected messages that arrived.
     pub(super) infected_arrived: usize,
@@ -86,7 +85,7 @@ impl Books {
         self.sent.lock().expect("no panic while held").iter().filter(|sent| answer(&sent.answer)).count()
     }
 
-    /// The distinct refusals that these users heard, up to their enhanced code.
+    /// The different refusals that these users got, up to the enhanced status code.
     pub(super) fn refusals(&self, users: &[&str]) -> BTreeSet<String> {
         let sent = self.sent.lock().expect("no panic while held");
         let code = |text: &str| text.split(' ').take(2).collect::<Vec<_>>().join(" ");
@@ -97,7 +96,7 @@ impl Books {
         sent.iter().filter_map(refused).collect()
     }
 
-    /// Recipients of a user's mail that something has arrived for.
+    /// How many recipients of a user's mail something has arrived for.
     pub(super) fn reached(&self, user: &str, taken: &[Taken]) -> usize {
         let sent = self.sent.lock().expect("no panic while held");
         let tokens: BTreeSet<u64> = sent.iter().filter(|sent| sent.user == user).map(|sent| sent.token).collect();
@@ -115,7 +114,7 @@ impl Books {
         taken.flat_map(|sent| sent.to.iter().cloned()).collect()
     }
 
-    /// Holds what arrived against what was promised.
+    /// Compares what arrived with what was promised.
     pub(super) fn verdict(&self, taken: &[Taken]) -> Verdict {
         let sent = self.sent.lock().expect("no panic while held").clone();
         let mut verdict = Verdict::default();
@@ -164,12 +163,12 @@ impl Verdict {
         }
     }
 
-    /// The most extra transactions that one kill cost.
+    /// The most extra transactions that one kill caused.
     pub(super) fn worst(&self) -> usize {
         self.extra.values().copied().max().unwrap_or_default()
     }
 
-    /// Demands that nothing was lost, broken, or repeated more than `most` times a kill.
+    /// Checks that nothing was lost or damaged, and that no kill repeated more than `most` mails.
     #[track_caller]
     pub(super) fn demand(&self, most: usize, refused_but_arrived_max: usize) {
         assert!(
@@ -205,7 +204,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// What a body hashes to.
+/// The hash of a body.
 pub(super) fn digest(body: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     body.hash(&mut hasher);

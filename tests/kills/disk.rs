@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A tmpfs of a few MiB; unmounted when dropped.
+/// A tmpfs of a few MiB, which is unmounted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts one; nothing, said loudly, where that is not allowed.
+    /// Mounts one. If that is not allowed here, prints this clearly and returns none.
     pub(crate) fn mount(mib: u32) -> Option<SmallDisk> {
         let folder = tempfile::tempdir().expect("a folder");
         let options = format!("size={mib}m,mode=0700");
@@ -35,7 +35,7 @@ impl SmallDisk {
         self.folder.path()
     }
 
-    /// Fills it, and whatever becomes free on it, until the filler is removed.
+    /// Fills the disk, and everything that becomes free on it, until the filler is removed.
     pub(crate) fn fill(&self) -> Filler {
         let path = self.path().join("filler");
         let stop = Arc::new(AtomicBool::new(false));
@@ -47,12 +47,12 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a gate that a failing test leaves behind may still be on it.
+        // Unmounted lazily, because a gate that a failed test left behind may still use it.
         let _ = Command::new("umount").arg("-l").arg(self.folder.path()).status();
     }
 }
 
-/// Somebody else who writes without end.
+/// Another program that writes without end.
 #[derive(Debug)]
 pub(crate) struct Filler {
     path: PathBuf,

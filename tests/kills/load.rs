@@ -1,4 +1,4 @@
-//! Clients that never give up: several sessions, single and many recipients, small and large bodies, users with held mail.
+//! Clients that never give up: several sessions, single and many recipients, small and large bodies, users whose mail is held.
 
 use super::books::{Answer, Books, Sent, digest};
 use super::sink::TOKEN_HEADER;
@@ -13,14 +13,14 @@ use weir_sim::rng::Rng;
 
 pub(super) const PASSWORD: &str = "correct horse";
 
-/// A sender of the load: who, how many sessions, what they do.
+/// A sender of the load: who it is, how many sessions it has, and what they do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sender {
     pub(super) user: &'static str,
     pub(super) sessions: usize,
-    /// Most recipients of one message.
+    /// The most recipients of one message.
     pub(super) recipients: u64,
-    /// Between two messages.
+    /// The pause between two messages.
     pub(super) pause: Duration,
     /// Whether a scan would find something in its messages.
     pub(super) infected: bool,
@@ -36,7 +36,7 @@ pub(super) struct Load {
 #[derive(Debug)]
 struct Shared {
     books: Arc<Books>,
-    /// Where the gate listens; nothing while it is down.
+    /// The address of the gate; none while it is down.
     gate: Mutex<Option<SocketAddr>>,
     stop: AtomicBool,
     tokens: AtomicU64,
@@ -60,12 +60,12 @@ impl Load {
         Load { shared, threads }
     }
 
-    /// The gate is there, or it is not.
+    /// Tells the clients the address of the gate, or that it is down.
     pub(super) fn gate_at(&self, address: Option<SocketAddr>) {
         *self.shared.gate.lock().expect("no panic while held") = address;
     }
 
-    /// Every client finishes what it is doing.
+    /// Lets every client finish what it is doing.
     pub(super) fn stop(self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         for thread in self.threads {
@@ -84,14 +84,14 @@ impl Client {
     fn run(mut self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
             let gate = *self.shared.gate.lock().expect("no panic while held");
-            // Broken, refused or nobody there: in a moment again.
+            // The connection broke, was refused, or nothing listens: try again in a moment.
             if gate.and_then(|gate| self.session(gate)).is_none() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
     }
 
-    /// One session of some messages; nothing once it is broken.
+    /// One session with some messages; none as soon as it breaks.
     fn session(&mut self, gate: SocketAddr) -> Option<()> {
         let mut wire = Wire::open(gate)?;
         let token = base64::engine::general_purpose::STANDARD.encode(format!("\0{}\0{PASSWORD}", self.sender.user));
@@ -110,7 +110,7 @@ impl Client {
         wire.ask("QUIT").map(drop)
     }
 
-    /// Sends one message and writes down what was heard; nothing if the connection broke.
+    /// Sends one message and notes the answer; none if the connection broke.
     fn message(&mut self, wire: &mut Wire) -> Option<()> {
         let token = self.shared.tokens.fetch_add(1, Ordering::Relaxed);
         let count = self.rng.between(1, self.sender.recipients);
@@ -133,7 +133,7 @@ impl Client {
         heard.map(drop)
     }
 
-    /// The last reply, or the first that says no.
+    /// Runs one transaction. Returns the last reply, or the first one that refuses.
     fn transaction(&self, wire: &mut Wire, token: u64, to: &[String], body: &str) -> Option<String> {
         let from = format!("{}@sink.example", self.sender.user);
         let mut commands = vec![format!("MAIL FROM:<{from}>")];
@@ -153,7 +153,7 @@ impl Client {
     }
 }
 
-/// Mostly a few KiB, sometimes a few hundred; lines that begin with dots; the end says which message it is.
+/// Mostly a few KiB, sometimes a few hundred. Contains lines that begin with dots, and the end says which message it is.
 fn body(token: u64, rng: &mut Rng) -> String {
     let lines = if rng.chance(0.04) { rng.between(900, 4000) } else { rng.between(1, 60) };
     let mut body = String::new();
@@ -195,7 +195,7 @@ impl Wire {
         loop {
             let mut line = String::new();
             let read = self.stream.read_line(&mut line).ok()?;
-            // Half a line is no answer.
+            // An incomplete line is not an answer.
             if read == 0 || !line.ends_with('\n') {
                 return None;
             }

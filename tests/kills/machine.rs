@@ -1,9 +1,9 @@
 //! The gate in a virtual machine whose power can be cut.
 //!
-//! A kill of the gate spares the page cache; this does not. The machine's disk is an image behind nbdkit with a write-back cache
-//! in nbdkit's own memory: a write reaches the image when the guest flushes, and not before. To cut the power is to kill QEMU and
-//! nbdkit: whatever was not flushed is gone, as with a disk that has a volatile cache. A second disk, which nobody ever
-//! flushes, proves in every life that it is so. `tools/soak-vm` builds kernel and initramfs, and names their folder in `WEIR_VM`.
+//! A kill of the gate leaves the page cache alone; a power cut does not. The machine's disk is an image behind nbdkit, with a write-back
+//! cache in nbdkit's own memory: a write reaches the image only when the guest flushes. To cut the power means to kill QEMU and nbdkit.
+//! Everything that was not flushed is lost then, as with a disk that has a volatile cache. A second disk, which is never flushed, proves in
+//! every life that this works. `tools/soak-vm` builds the kernel and the initramfs, and names their folder in `WEIR_VM`.
 
 use super::sink::Door;
 use std::collections::BTreeSet;
@@ -19,23 +19,23 @@ const DISK_MIB: u64 = 512;
 /// An emulated processor on a busy machine is slow.
 pub(super) const START_MAX: Duration = Duration::from_secs(600);
 
-/// The machine while it is off.
+/// The machine while it is switched off.
 #[derive(Debug)]
 pub(super) struct Machine {
     home: tempfile::TempDir,
     parts: PathBuf,
-    /// Flushes are swallowed: a disk that lies.
+    /// Whether the disk lies: it does not carry out flushes.
     pub(super) lies: bool,
 }
 
-/// The machine while it is on; its power is cut when dropped.
+/// The machine while it runs. Its power is cut when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     processes: Vec<Child>,
     lines: Receiver<String>,
-    /// Where the gate can be reached.
+    /// The address of the gate.
     pub(super) gate: SocketAddr,
-    /// Everything on the console so far.
+    /// Everything that was printed on the console so far.
     pub(super) said: String,
 }
 
@@ -51,7 +51,7 @@ impl Machine {
         Machine { home, parts: parts.to_owned(), lies: false }
     }
 
-    /// Turns it on. `mode` tells the guest what to do besides running the gate.
+    /// Switches it on. `mode` tells the guest what to do besides running the gate.
     pub(super) fn start(&self, mode: &str, door: &Door) -> Running {
         let mut processes: Vec<Child> = ["disk", "canary"].into_iter().map(|disk| self.serve(disk)).collect();
         let gate = SocketAddr::from((Ipv4Addr::LOCALHOST, weir_peers::free_port()));
@@ -63,7 +63,7 @@ impl Machine {
             .arg("-initrd")
             .arg(self.parts.join("initramfs"))
             .arg("-append")
-            // On a busy host the kernel would find its timer too slow, and stop.
+            // On a busy host, the kernel would find its timer too slow and stop.
             .arg(format!(
                 "console=ttyS0 quiet panic=-1 no_timer_check weir.mode={mode} weir.sink={}",
                 door.address.port()
@@ -86,13 +86,13 @@ impl Machine {
         self.home.path().join(format!("{disk}.sock"))
     }
 
-    /// The server of a disk, with a cache that only a flush empties.
+    /// Starts the server of a disk, with a cache that only a flush writes out.
     fn serve(&self, disk: &str) -> Child {
         let socket = self.socket(disk);
         let _ = std::fs::remove_file(&socket);
         let mut nbdkit = Command::new("nbdkit");
         nbdkit.args(["--foreground", "--unix"]).arg(&socket).args(["--filter=cache", "file"]);
-        // The lie is told here: with QEMU's own way of it (`cache=unsafe`) flushes still reach an NBD server (seen with 7.2).
+        // The lie is told by nbdkit, because with QEMU's own `cache=unsafe` flushes still reach an NBD server (seen with 7.2).
         nbdkit.arg(self.home.path().join(disk)).arg(if self.lies { "cache=unsafe" } else { "cache=writeback" });
         let child = nbdkit.stdin(Stdio::null()).spawn().expect("nbdkit: run `tools/setup soak`");
         let begun = Instant::now();
@@ -105,7 +105,7 @@ impl Machine {
 }
 
 impl Running {
-    /// Reads the console until a line has these words; that line.
+    /// Reads the console until a line contains these words. Returns that line.
     #[track_caller]
     pub(super) fn until(&mut self, words: &str, at_most: Duration) -> String {
         let end = Instant::now() + at_most;
@@ -132,7 +132,7 @@ impl Running {
         super::site::recipients(&serde_json::from_str(json.trim()).unwrap_or_else(|error| panic!("{error}: {json}")))
     }
 
-    /// Waits until the guest has turned itself off, with everything flushed.
+    /// Waits until the guest has switched itself off, with everything flushed.
     pub(super) fn off(mut self) {
         self.until("WEIR off", START_MAX);
         let qemu = self.processes.last_mut().expect("it runs");
@@ -146,7 +146,7 @@ impl Running {
         std::mem::take(&mut self.said)
     }
 
-    /// QEMU last: nothing may reach the image after it.
+    /// QEMU is killed last, so that nothing reaches the image after it.
     fn kill(&mut self) {
         for process in &mut self.processes {
             let _ = process.kill();

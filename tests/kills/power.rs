@@ -1,4 +1,4 @@
-//! Load on a gate in a virtual machine, and the power that is cut.
+//! Load on a gate in a virtual machine, and power cuts.
 
 use super::books::{Answer, Books, Verdict};
 use super::load::Load;
@@ -20,12 +20,12 @@ pub(super) struct Power {
     books: Arc<Books>,
     load: Load,
     life: u32,
-    /// What the last life wrote and nobody flushed; nothing if it ended in order.
+    /// What the last life wrote to the disk that is never flushed; none if it ended properly.
     unflushed: Option<String>,
 }
 
 impl Power {
-    /// A machine with users, that was turned off in order.
+    /// A machine with users that was switched off properly.
     pub(super) fn new() -> Power {
         let parts: PathBuf = std::env::var_os("WEIR_VM").expect("WEIR_VM: run this by tools/soak-vm").into();
         let seed = number("WEIR_SEED", u64::from(std::process::id()) << 20 | 1);
@@ -46,7 +46,7 @@ impl Power {
         let canary = running.until("WEIR canary", START_MAX);
         let words: Vec<&str> = canary.split_whitespace().collect();
         let [.., before, "then", now] = words[..] else { panic!("{canary}") };
-        // Otherwise a cut of the power would not be one.
+        // Otherwise the power was not really cut.
         let lost = self.unflushed.as_ref().is_none_or(|written| written != before);
         assert!(lost && now.starts_with("written"), "what nobody flushed survived: {canary}");
         self.unflushed = Some(now.to_owned());
@@ -56,7 +56,7 @@ impl Power {
         running
     }
 
-    /// One life under load, and its end.
+    /// Runs one life under load and cuts its power.
     pub(super) fn cut_under_load(&mut self) {
         let running = self.start("up");
         self.load.gate_at(Some(running.gate));
@@ -73,7 +73,7 @@ impl Power {
         }
     }
 
-    /// Lives without load: what goes by itself goes, what is held is listed, then released.
+    /// Runs lives without load: mail that can be sent is sent; held mail is listed and then released.
     pub(super) fn settle(mut self) -> Verdict {
         self.sink.be_plain();
         let running = self.start("up");
@@ -95,7 +95,7 @@ impl Power {
         verdict
     }
 
-    /// Waits until everything has arrived, or nothing more does.
+    /// Waits until everything has arrived, or nothing more arrives.
     fn quiet(&self) {
         let missing = || self.books.verdict(&self.sink.taken()).missing.len();
         let (mut last, mut since) = (missing(), Instant::now());

@@ -1,4 +1,5 @@
-//! The gate with its scan on, killed under load together with its workers: nothing is lost, nothing is delivered unscanned.
+//! The gate with its scan switched on, killed under load together with its workers. Nothing may be lost, and nothing may be delivered
+//! unscanned.
 
 use super::load::Sender;
 use super::site::{DELIVERIES, Life, Site};
@@ -7,7 +8,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// No more than a scan of a development build keeps up with.
+/// No more than the scan of a development build can handle.
 const SENDERS: [Sender; 4] = [
     Sender { user: "bulk", sessions: 2, recipients: 1, pause: Duration::from_millis(25), infected: false },
     Sender { user: "crowd", sessions: 1, recipients: 6, pause: Duration::from_millis(60), infected: false },
@@ -15,7 +16,7 @@ const SENDERS: [Sender; 4] = [
     Sender { user: "sick", sessions: 1, recipients: 3, pause: Duration::from_millis(50), infected: true },
 ];
 
-/// What a kill interrupts counts as an attempt; the same message must not be given up for kills that are ours.
+/// A scan that a kill interrupts counts as an attempt. The messages must not be given up because of the kills of this test.
 const SCAN: &str = "[scan]\nenabled = true\nattempts = 100\n";
 
 #[test]
@@ -38,7 +39,7 @@ fn scanned_mail_survives_kills_of_the_gate_and_of_its_workers() {
     assert!(kept > 0 && verdict.acknowledged > kept, "{kept} of {}", verdict.acknowledged);
 }
 
-/// Ends one of the processes that open mail, −9.
+/// Kills one of the processes that open mail.
 fn end_a_worker(life: &Life, which: u64) -> bool {
     let workers = life.workers();
     let Some(worker) = workers.get(which as usize % workers.len().max(1)) else { return false };
@@ -47,7 +48,8 @@ fn end_a_worker(life: &Life, which: u64) -> bool {
     sent.is_ok_and(|status| status.success())
 }
 
-/// All infected mail that was acknowledged must be in the quarantine for viruses, each recipient once, and nothing else in any.
+/// Checks that all infected mail that was acknowledged is in the quarantine for viruses, once for each recipient, and that nothing else is
+/// quarantined.
 #[track_caller]
 fn look_through_the_quarantine(site: &Site, books: &Books) -> usize {
     let mut kept = BTreeSet::new();
@@ -64,7 +66,7 @@ fn look_through_the_quarantine(site: &Site, books: &Books) -> usize {
         if entries.is_empty() {
             break;
         }
-        // A list is bounded: what was seen makes room.
+        // A list has a limited number of rows, so what was seen is deleted.
         let ids: Vec<&str> = entries.iter().filter_map(|entry| entry["message"].as_str()).collect();
         site.weir(&[&["quarantine", "delete", "--yes"], &ids[..]].concat()).ok();
     }

@@ -1,8 +1,8 @@
-//! A mail server that counts: what it took, for whom, how often, in which life of the gate, and whether it was whole.
+//! A mail server that counts what it accepted: for whom, how often, in which life of the gate, and whether it was complete.
 //!
-//! Every life of the gate gets a door (a port) of its own, so that what a dead gate still had in its sockets is never
-//! mistaken for the work of the next one. The server is slow now and then and refuses a little for now, so that a kill
-//! finds deliveries under way and others that wait for their next try.
+//! Every life of the gate gets a door (a port) of its own, so that what a killed gate still had in its sockets is never mistaken for the
+//! work of the next one. The server is slow now and then and refuses a few mails temporarily, so that a kill finds deliveries under way and
+//! others that wait for their next attempt.
 
 use super::books::digest;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,39 +11,39 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A server that is held answers after this long all the same: sooner than whoever delivers to it gives up.
+/// A server that is held answers after this long all the same, before the gate that delivers to it gives up.
 const HELD_MOST: Duration = Duration::from_secs(60);
 
-/// The header by which the load's messages are known.
+/// The header field that identifies the messages of the load.
 pub(super) const TOKEN_HEADER: &str = "X-Kill: ";
 
-/// One transaction that was answered `250`, or would have been, had anybody been there to hear it.
+/// One transaction that was answered with `250`, or would have been if the gate had still been there.
 #[derive(Debug, Clone)]
 pub(super) struct Taken {
-    /// In which life of the gate.
+    /// The life of the gate.
     pub(super) life: u32,
-    /// Which message.
+    /// The number of the message.
     pub(super) token: u64,
-    /// For whom.
+    /// The recipients.
     pub(super) to: Vec<String>,
-    /// What its body hashes to.
+    /// The hash of the body.
     pub(super) digest: u64,
-    /// Whether its header says that the gate has scanned it and found nothing.
+    /// Whether the header says that the gate has scanned it and found nothing.
     pub(super) scanned: bool,
 }
 
-/// Everything that was taken, in order. Cheap to clone.
+/// Everything that was accepted, in order. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sink {
     taken: Arc<Mutex<Vec<Taken>>>,
     whims: Arc<AtomicU64>,
-    /// Answers at once and refuses nothing.
+    /// Whether it answers at once and refuses nothing.
     plain: Arc<AtomicBool>,
-    /// Answers nobody for the time being, so that mail piles up.
+    /// Whether it leaves all clients without an answer for now, so that mail piles up.
     held: Arc<AtomicBool>,
 }
 
-/// Where one life of the gate delivers; it closes when dropped.
+/// The port to which one life of the gate delivers. It is closed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Door {
     pub(super) address: SocketAddr,
@@ -69,17 +69,17 @@ impl Sink {
         Door { address, closed }
     }
 
-    /// No more whims: what waits shall go.
+    /// From now on, accepts everything at once, so that all waiting mail is delivered.
     pub(super) fn be_plain(&self) {
         self.plain.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it leaves everybody without an answer.
+    /// Sets whether it leaves all clients without an answer.
     pub(super) fn hold(&self, held: bool) {
         self.held.store(held, Ordering::SeqCst);
     }
 
-    /// What was taken so far.
+    /// Everything that was accepted so far.
     pub(super) fn taken(&self) -> Vec<Taken> {
         self.taken.lock().expect("no panic while held").clone()
     }
@@ -132,7 +132,7 @@ impl Sink {
         }
     }
 
-    /// The message is here. It is written down before anybody hears so.
+    /// Notes a message before it is acknowledged.
     fn take(&self, peer: &mut Peer, life: u32) -> std::io::Result<()> {
         self.wait_while_held();
         if self.whim(80) {
@@ -150,7 +150,7 @@ impl Sink {
         peer.say("250 2.0.0 taken")
     }
 
-    /// Mail piles up before a server that does not answer, however slowly it comes in; only then does the test go on.
+    /// Waits while the server is held, but not for too long.
     fn wait_while_held(&self) {
         let begun = Instant::now();
         while self.held.load(Ordering::SeqCst) && begun.elapsed() < HELD_MOST {
@@ -158,7 +158,7 @@ impl Sink {
         }
     }
 
-    /// Once in `often` times, evenly spread.
+    /// True once in `often` times, evenly spread.
     fn whim(&self, often: u64) -> bool {
         let count = self.whims.fetch_add(1, Ordering::Relaxed);
         !self.plain.load(Ordering::Relaxed) && (count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32).is_multiple_of(often)
@@ -189,7 +189,7 @@ impl Peer {
         Ok((self.stream.read_line(&mut line)? > 0).then(|| line.trim_end().to_owned()))
     }
 
-    /// Reads a text that ends with a dot, and takes the stuffing out.
+    /// Reads a text that ends with a dot, and removes doubled dots.
     fn dotted(&mut self) -> std::io::Result<()> {
         loop {
             let begun = self.text.len();
@@ -213,8 +213,7 @@ impl Peer {
     }
 }
 
-/// Which message of the load it is, what its body hashes to, and whether it was scanned; nothing for mail that the gate itself
-/// wrote.
+/// The number of the message, the hash of its body, and whether it was scanned; none for mail that the gate itself wrote.
 fn read(text: &[u8]) -> Option<(u64, u64, bool)> {
     let end = text.windows(4).position(|four| four == b"\r\n\r\n")?;
     let header = String::from_utf8_lossy(&text[..end]);

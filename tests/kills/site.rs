@@ -1,4 +1,4 @@
-//! A gate that is killed and started again on the same data folder.
+//! A gate that is killed and started again with the same data folder.
 
 use super::load::PASSWORD;
 use crate::harness::{Run, children};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Deliveries at once.
+/// How many deliveries run at the same time.
 pub(super) const DELIVERIES: usize = 20;
 
 /// A data folder and its configuration.
@@ -24,7 +24,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A site whose data folder is `data`, or a new one; `store` are lines of `[store]`.
+    /// A site with the data folder `data`, or with a new one. `store` are lines for `[store]`.
     pub(super) fn new(data: Option<&Path>, store: &str) -> Site {
         let home = tempfile::tempdir().expect("a folder");
         let data = data.map_or_else(|| home.path().join("data"), Path::to_owned);
@@ -52,17 +52,17 @@ impl Site {
         command
     }
 
-    /// Runs a verb.
+    /// Runs a command.
     pub(super) fn weir(&self, args: &[&str]) -> Run {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
-        // A verb that reads no password may be gone already.
+        // A command that reads no password may have ended already.
         let _ = child.stdin.take().expect("a pipe").write_all(format!("{PASSWORD}\n").as_bytes());
         child.wait_with_output().expect("it ends").into()
     }
 
-    /// The JSON answer of a verb.
+    /// The JSON answer of a command.
     #[track_caller]
     pub(super) fn json(&self, args: &[&str]) -> Value {
         serde_json::from_str(&self.weir(&[args, &["--json"]].concat()).ok()).expect("one JSON document")
@@ -73,7 +73,7 @@ impl Site {
         self.weir(&["user", "add", user, "--address", &address, "--profile", profile, "--password-stdin"]).ok();
     }
 
-    /// The users of the load: two that nothing holds, one that is slowed down, one that is stopped.
+    /// Adds the users of the load: two whose mail is never held, one that is slowed down, and one that is stopped.
     pub(super) fn add_users(&self) {
         for (user, profile) in [("bulk", "exempt"), ("crowd", "exempt"), ("slow", "person"), ("worm", "person")] {
             self.add_user(user, profile);
@@ -85,7 +85,7 @@ impl Site {
         self.weir(&[&["user", "set", "worm", "--stop-at", "12"], &worm[..]].concat()).ok();
     }
 
-    /// Starts `weir up`; it delivers to `door`, and logs to a file of its own.
+    /// Starts `weir up`, which delivers to `door` and has a log file of its own.
     pub(super) fn spawn(&self, life: u32, door: SocketAddr) -> Life {
         self.configure(door);
         let log = self.log(life);
@@ -134,7 +134,7 @@ pub(super) fn recipients(list: &Value) -> BTreeSet<String> {
     to.map(|to| to["address"].as_str().expect("an address").to_owned()).collect()
 }
 
-/// One life of the gate; it is killed when dropped.
+/// One life of the gate. It is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Life {
     child: Child,
@@ -143,7 +143,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// Where it listens, if it is up within this time.
+    /// The address at which it listens, if it is up within this time.
     pub(super) fn up_within(&self, time: Duration) -> Option<SocketAddr> {
         match self.up.recv_timeout(time) {
             Ok(address) => Some(address),
@@ -152,7 +152,7 @@ impl Life {
         }
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     #[track_caller]
     pub(super) fn up(&self) -> SocketAddr {
         self.up_within(Duration::from_secs(60)).unwrap_or_else(|| panic!("it did not come up:\n{}", self.said()))
@@ -180,7 +180,7 @@ impl Life {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Kills it, −9; what it had logged.
+    /// Kills it. Returns its log.
     pub(super) fn kill(mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -195,7 +195,7 @@ impl Drop for Life {
     }
 }
 
-/// Asks again and again.
+/// Calls `look` again and again until it returns something.
 #[track_caller]
 pub(super) fn wait_for<T>(what: &str, at_most: Duration, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! The samples of the corpus by name. Most are files as they are; programs are compiled from their sources when they are wanted, and archives and
-//! documents are made of other samples, so that what is in them is analysed once.
+//! The samples of the corpus by name. Most are plain files. Programs are compiled from their sources when they are needed. Archives and
+//! documents are made of other samples, whose analysis is then already known.
 
 use base64::Engine;
 use std::fs;
@@ -8,25 +8,25 @@ use std::process::Command;
 use weir_analysis::fixtures;
 use weir_scan::test_files;
 
-/// What a sample is put into.
+/// The container that a sample is put into.
 #[derive(Clone, Copy)]
 enum Form {
     Zip,
-    /// With the password that laboratories use, by 7-Zip: `zip` or `7z`.
+    /// `zip` or `7z` with the password that laboratories use, made by 7-Zip.
     Locked(&'static str),
     TarGz,
     Zstandard,
-    /// A shell script that unpacks what is behind it, and runs that.
+    /// A shell script that unpacks the data after it and runs that.
     ShellArchive,
-    /// A web page that puts together a zip archive and saves it.
+    /// A web page that assembles a zip archive and saves it.
     Page,
-    /// A document of Word with a file that runs when it is clicked.
+    /// A Word document with a file that runs when it is clicked.
     Docx,
     /// A PDF with a file that its script saves and opens.
     Pdf,
 }
 
-/// Side, name, what it is, and the sample of that side that is in it.
+/// The kind (`bad` or `good`), the name, the container, and the sample of that kind that is in it.
 const WRAPPED: [(&str, &str, Form, &str); 13] = [
     ("bad", "invoice.zip", Form::Zip, "dropper-curl.sh"),
     ("bad", "locked.zip", Form::Locked("zip"), "miner-stratum-python"),
@@ -47,7 +47,7 @@ fn folder(side: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/corpus").join(side)
 }
 
-/// The names of one side, `bad` or `good`, in order.
+/// The names of all samples of one kind, `bad` or `good`, in order.
 pub(super) fn names(side: &str) -> Vec<String> {
     let files = fs::read_dir(folder(side)).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let files = files.map(|name| name.strip_suffix(".c").map_or_else(|| name.clone(), str::to_owned));
@@ -57,7 +57,7 @@ pub(super) fn names(side: &str) -> Vec<String> {
     names
 }
 
-/// The sample of this name.
+/// The content of the sample with this name.
 pub(super) fn content(side: &str, name: &str) -> Vec<u8> {
     if let Some((_, _, form, inner)) = WRAPPED.iter().find(|(own, known, ..)| *own == side && *known == name) {
         return wrapped(*form, inner, &content(side, inner));
@@ -66,7 +66,7 @@ pub(super) fn content(side: &str, name: &str) -> Vec<u8> {
     if source.exists() { compiled(&source) } else { fs::read(folder(side).join(name)).unwrap() }
 }
 
-/// Static, so that it needs nothing of the guest.
+/// Compiled statically, so that it needs nothing from the guest.
 fn compiled(source: &Path) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");

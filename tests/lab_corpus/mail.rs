@@ -1,5 +1,5 @@
-//! The corpus by SMTP from outside, to the machine whose lab has just analysed it: no bad sample is delivered, and `weir trace` says why. What the
-//! lab knows is not run again.
+//! Sends the corpus by SMTP from outside to the machine whose lab has just analysed it. No bad sample may be delivered, and `weir trace`
+//! must say why. Samples that the lab knows are not run again.
 
 use super::{Judged, PATIENCE};
 use crate::attachment::attached;
@@ -10,18 +10,18 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What a lab needs besides for it. Usually no program is let in at all: here the lab is to decide on those, too.
+/// Further settings of the lab for this. Normally no program is accepted at all, but here the lab is to decide about programs, too.
 pub(super) const SETTINGS: &str = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
      authenticate = false\nnetwork_burst = 0\n[scan]\nenabled = true\n[scan.attachments]\nprograms = \"suspicious\"\n[scan.lab]\nwait = \"1h\"\n";
 
-/// What became of them.
+/// The outcome for all mails.
 #[derive(Default)]
 pub(super) struct Delivery {
-    /// Bad ones that were delivered, and those whose trace does not say why they were not.
+    /// Bad samples that were delivered, or whose trace does not say why they were not.
     pub(super) wrong: Vec<String>,
-    /// Bad ones that the lab's word has kept.
+    /// How many bad samples were kept because of the lab's verdict.
     pub(super) by_lab: usize,
-    /// Clean ones that were delivered, and those that were not, with the reason.
+    /// How many clean samples were delivered, and which were not, with the reason.
     pub(super) arrived: usize,
     pub(super) held: Vec<String>,
 }
@@ -31,7 +31,7 @@ fn recipient(number: usize) -> String {
     format!("user{number}@demo.test")
 }
 
-/// Sends all of them, each as a mail of its own, and waits until each is delivered or kept.
+/// Sends each sample as a mail of its own, and waits until each is delivered or kept.
 pub(super) fn sent_to_us(lab: &Lab, up: &Up, judged: &[Judged]) -> Delivery {
     let inbound = up.listener("inbound");
     let mut client = Client::greeted(&inbound);
@@ -64,7 +64,7 @@ pub(super) fn sent_to_us(lab: &Lab, up: &Up, judged: &[Judged]) -> Delivery {
     delivery
 }
 
-/// What is kept, by recipient, when everything is decided.
+/// The quarantined mail by recipient, when everything is decided.
 fn decided(site: &Site, judged: &[Judged]) -> BTreeMap<String, Value> {
     let begun = Instant::now();
     loop {
@@ -89,7 +89,7 @@ fn kept(site: &Site) -> BTreeMap<String, Value> {
     entries.into_iter().map(|entry| (to(&entry), entry)).collect()
 }
 
-/// Whether the way of a message ends in quarantine for the reason that stands there.
+/// Whether the trace of a message ends in quarantine, with the same reason.
 fn is_told(site: &Site, entry: &Value) -> bool {
     let (Some(message), Some(reason)) = (entry["message"].as_str(), entry["reason"].as_str()) else { return false };
     let trace = site.json(&["trace", message]);

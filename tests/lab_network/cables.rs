@@ -1,8 +1,9 @@
-//! Network namespaces on one bridge, one a machine; a machine outside behind a router; and cables that can be pulled or bad.
+//! Network namespaces on one bridge, one for each machine; a machine outside behind a router; and cables that can be pulled or made
+//! unreliable.
 
 use std::process::{Command, Stdio};
 
-/// Runs `ip` with these words.
+/// Runs `ip` with these arguments.
 #[track_caller]
 pub(super) fn ip(words: &str) {
     let done = Command::new("ip").args(words.split_whitespace()).output();
@@ -17,9 +18,9 @@ fn inside(space: &str, line: &str) {
     assert!(done.status.success(), "{line}: {} (`make setup` installs nft)", String::from_utf8_lossy(&done.stderr));
 }
 
-/// The bridge and what hangs on it; gone when dropped.
+/// The bridge and everything connected to it. It is removed when this is dropped.
 pub(super) struct Cables {
-    /// Tells this test's namespaces from others on this machine.
+    /// Distinguishes the namespaces of this test from others on this machine.
     tag: String,
     net: u32,
     machines: usize,
@@ -48,7 +49,7 @@ impl Cables {
         cables
     }
 
-    /// The same, and one more machine in a network of its own, behind a router: no broadcast comes there.
+    /// The same, with one more machine in a network of its own behind a router, where no broadcast arrives.
     pub(super) fn with_outside(machines: usize) -> Cables {
         let mut cables = Cables::new(machines);
         cables.outside = true;
@@ -78,11 +79,11 @@ impl Cables {
         cables
     }
 
-    /// Every machine gets an IPv6 address, too.
+    /// Gives every machine an IPv6 address, too.
     pub(super) fn add_ipv6(&self) {
         for number in 1..=self.machines {
             let (space, device) = (self.space(number), format!("{}i{number}", self.tag));
-            // Without waiting whether somebody else has it.
+            // Without checking first whether another machine has the address.
             ip(&format!("-n {space} addr add {}/64 dev {device} nodad", self.address_ipv6(number)));
         }
     }
@@ -103,14 +104,14 @@ impl Cables {
         format!("10.78.{}.2", self.net)
     }
 
-    /// From now on this machine does not hear those.
+    /// From now on, this machine does not receive anything from those.
     pub(super) fn deafen(&self, number: usize, to: &[usize]) {
         for other in to {
             self.rule(&self.space(number), &format!("ip saddr {} drop", self.address(*other)));
         }
     }
 
-    /// From now on so many of a hundred packets of the lab are lost on the way to every machine.
+    /// From now on, this percentage of the lab's packets to every machine is lost.
     pub(super) fn lose(&self, percent: u32) {
         for number in 1..=self.machines {
             let space = self.space(number);
@@ -123,12 +124,12 @@ impl Cables {
         }
     }
 
-    /// From now on nobody can call the machine outside.
+    /// From now on, nobody can connect to the machine outside.
     pub(super) fn close_outside(&self) {
         self.rule(&self.far_space(), "tcp dport 7300 drop");
     }
 
-    /// All rules are gone.
+    /// Removes all these rules.
     pub(super) fn mend(&self) {
         for number in 1..=self.machines {
             inside(&self.space(number), "nft flush ruleset");

@@ -1,4 +1,4 @@
-//! Faults of the network on real processes: halves, a leader that only the database hears, one-way links, lost packets.
+//! Network faults with real processes: a network in two halves, a leader that reaches only the database, one-way links, lost packets.
 
 use super::ONE_LAB;
 use super::cables::Cables;
@@ -39,7 +39,7 @@ fn a_bad_network_loses_no_sample_and_never_has_two_leaders() {
             machines[machine].submit(&format!("{what} {round}"))
         };
 
-        // Halves, both of which see the database: the better one leads.
+        // Two halves, both of which reach the database: the better one leads.
         for number in [1, 2] {
             cables.deafen(number, &[3, 4]);
         }
@@ -51,7 +51,7 @@ fn a_bad_network_loses_no_sample_and_never_has_two_leaders() {
         assert_eq!(machines[1].ended(&sample)["state"], "done");
         cables.mend();
 
-        // The leader sees only the database: it lets go, and another leads.
+        // The leader reaches only the database: it gives up, and another machine leads.
         for number in 2..=MACHINES {
             cables.deafen(number, &[1]);
             cables.deafen(1, &[number]);
@@ -62,14 +62,14 @@ fn a_bad_network_loses_no_sample_and_never_has_two_leaders() {
         cables.mend();
         machines[3].led_by("n1");
 
-        // One-way: the second best hears nothing of the leader, which hears it.
+        // One-way: the second best machine receives nothing from the leader, but the leader receives its messages.
         cables.deafen(2, &[1]);
         let sample = work(1, "one way");
         std::thread::sleep(Duration::from_secs(3));
         assert_eq!(machines[2].ended(&sample)["state"], "done");
         cables.mend();
 
-        // Three packets of ten are lost.
+        // Three of ten packets are lost.
         cables.lose(30);
         let samples: Vec<String> = (0..4).map(|i| work(i, &format!("loss {i}"))).collect();
         std::thread::sleep(Duration::from_secs(5));

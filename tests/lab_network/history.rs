@@ -1,8 +1,8 @@
-//! What must hold in every history of a lab, as the database tells it: it has every term of office and every attempt.
+//! What must hold in every history of a lab. The database has every term of office and every attempt.
 
 use std::process::Command;
 
-/// All times in these are by the database's clock.
+/// All times in these queries are by the database's clock.
 const NOTHING: [(&str, &str); 5] = [
     (
         "a term began before the one before it",
@@ -23,7 +23,7 @@ const NOTHING: [(&str, &str); 5] = [
     ),
 ];
 
-/// The number that the database answers.
+/// The number that a query returns.
 #[track_caller]
 pub(super) fn count(records: &str, question: &str) -> i64 {
     let answer = Command::new("psql").args([records, "-At", "-c", question]).output().expect("psql runs");
@@ -32,7 +32,8 @@ pub(super) fn count(records: &str, question: &str) -> i64 {
     text.trim().parse().unwrap_or_else(|_| panic!("{question}: {text}{trouble}"))
 }
 
-/// At most one leader an epoch, epochs grow, nothing is assigned in a term that is over, and one result of each plugin counts.
+/// Checks: at most one leader for each epoch, epochs grow, nothing is assigned in a term that is over, and only one result of each plugin
+/// counts.
 #[track_caller]
 pub(super) fn holds(records: &str) {
     for (broken, from) in NOTHING {

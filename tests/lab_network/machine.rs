@@ -1,4 +1,4 @@
-//! One machine of a lab: a real `weir` in its namespace.
+//! One machine of a lab: a real `weir` in its network namespace.
 
 use super::cables::Cables;
 use crate::control::gate::{PATIENCE, wait_for};
@@ -11,18 +11,18 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debug builds on a busy machine are slower than a lab: these timers are longer than the default ones.
+/// Debug builds on a busy machine are slower than a real lab, so these times are longer than the defaults.
 const PATIENT: &str = "reply_wait = \"500ms\"\nmissed_beats = 10\nabort_wait = \"2s\"\nlease = \"8s\"\n";
-/// For tests in which nobody is to lose the lead, however little processor time there is.
+/// For tests in which no leader may lose its role, however little processor time there is.
 const STEADY: &str = "reply_wait = \"1s\"\nmissed_beats = 40\nabort_wait = \"5s\"\nlease = \"120s\"\n";
 
 /// How one machine of the lab is configured.
 #[derive(Clone, Copy)]
 pub(super) struct Configured<'a> {
     pub(super) index: u32,
-    /// Nobody is to lose the lead in this test.
+    /// Whether no leader may lose its role in this test.
     pub(super) steady: bool,
-    /// More of the section `[lab]`.
+    /// Further settings for the section `[lab]`.
     pub(super) more: &'a str,
 }
 
@@ -54,13 +54,13 @@ impl Machine {
         Machine::configured(cables.space(number), &format!("[store]\nrecords = \"{records}\"\n"), &lab)
     }
 
-    /// The machine outside: it has no database.
+    /// The machine outside, which has no database.
     pub(super) fn outside(cables: &Cables, more: &str) -> Machine {
         let lab = format!("address = \"{}/24\"\n{PATIENT}{more}", cables.far_address());
         Machine::configured(cables.far_space(), "", &lab)
     }
 
-    /// A worker in the lab's own network: it has no database either.
+    /// A worker in the lab's own network, which has no database either.
     pub(super) fn worker(cables: &Cables, number: usize) -> Machine {
         let lab = format!("address = \"{}/24\"\n{PATIENT}", cables.address(number));
         Machine::configured(cables.space(number), "", &lab)
@@ -76,14 +76,14 @@ impl Machine {
         Machine { home, space, running: None }
     }
 
-    /// Adds to its configuration, which ends with the section of the lab.
+    /// Appends to its configuration, which ends with the section of the lab.
     pub(super) fn configure(&self, more: &str) {
         let path = self.home.path().join("weir.toml");
         let before = fs::read_to_string(&path).expect("a configuration");
         fs::write(path, format!("{before}{more}")).expect("a configuration");
     }
 
-    /// Its certificate as it is on the disk.
+    /// Its certificate on the disk.
     pub(super) fn certificate(&self) -> String {
         fs::read_to_string(self.home.path().join("data/lab/node/certificate.pem")).expect("a certificate")
     }
@@ -124,7 +124,7 @@ impl Machine {
             .expect("text")
             .contains("Ctrl-C")
         {}
-        // Whoever reads no more must not stop it.
+        // The output must be read to the end, because otherwise the process would block.
         std::thread::spawn(move || lines.count());
         self.running = Some(child);
     }
@@ -141,13 +141,13 @@ impl Machine {
         assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs").success());
     }
 
-    /// Its files in which these words are, one a line.
+    /// Its files that contain these words; one path on each line.
     pub(super) fn files_with(&self, words: &str) -> String {
         let found = Command::new("grep").args(["-rlaF", words]).arg(self.home.path()).output().expect("grep runs");
         String::from_utf8_lossy(&found.stdout).into_owned()
     }
 
-    /// Whether its process has these words in memory that it may write to.
+    /// Whether its process has these words in writable memory.
     pub(super) fn remembers(&self, words: &str) -> bool {
         const PIECE: usize = 1 << 20;
         let id = self.running.as_ref().expect("it runs").id();
@@ -161,7 +161,7 @@ impl Machine {
             let (from, to) = (number(from), number(to));
             for at in (from..to).step_by(PIECE) {
                 let length = piece.len().min((to - at) as usize);
-                // What is not there yet cannot be read.
+                // Memory that is not mapped in yet cannot be read.
                 let read = memory.read_at(&mut piece[..length], at).unwrap_or(0);
                 if String::from_utf8_lossy(&piece[..read]).contains(words) {
                     return true;
@@ -171,7 +171,7 @@ impl Machine {
         false
     }
 
-    /// Stops it in order.
+    /// Stops it properly.
     pub(super) fn stop(&mut self) {
         let mut child = self.running.take().expect("it runs");
         let told = Command::new("kill").arg(child.id().to_string()).status();
@@ -186,14 +186,14 @@ impl Machine {
         log[start..].to_owned()
     }
 
-    /// Who leads, as this machine says.
+    /// The leader, as this machine sees it.
     pub(super) fn leader(&self) -> Option<String> {
         let status = self.weir(&["lab", "status", "--json"]);
         let status: Value = serde_json::from_str(&status.stdout).ok()?;
         status["leader"].as_str().map(str::to_owned)
     }
 
-    /// Waits until somebody leads, as this machine says; how long it took.
+    /// Waits until this machine sees that leader. Returns how long it took.
     #[track_caller]
     pub(super) fn led_by(&self, name: &str) -> Duration {
         let begun = Instant::now();
@@ -208,7 +208,7 @@ impl Machine {
         panic!("{name} does not lead, but {last:?}; {} says:\n{}", self.space, self.said());
     }
 
-    /// Hands a sample in; its number.
+    /// Submits a sample. Returns its number.
     #[track_caller]
     pub(super) fn submit(&self, content: &str) -> String {
         self.submit_bytes(content.as_bytes())
@@ -221,7 +221,7 @@ impl Machine {
         self.json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string()
     }
 
-    /// The page of a sample when it has ended.
+    /// Waits until a sample has ended. Returns its page.
     #[track_caller]
     pub(super) fn ended(&self, number: &str) -> Value {
         wait_for("the sample to end", || {
@@ -230,7 +230,7 @@ impl Machine {
         })
     }
 
-    /// Hands a sample in and returns its page when it has ended.
+    /// Submits a sample, waits until it has ended, and returns its page.
     #[track_caller]
     pub(super) fn analysed(&self, content: &str) -> Value {
         self.ended(&self.submit(content))

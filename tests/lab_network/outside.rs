@@ -1,4 +1,4 @@
-//! A machine outside the lab, certificates that end within the test, and a machine that is taken out.
+//! Tests of a machine outside the lab, of certificates that expire during the test, and of a machine that is removed.
 
 use super::ONE_LAB;
 use super::cables::Cables;
@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use weir_peers::Postgres;
 
-/// How long certificates count, and how long the lab must live on them at least.
+/// How long certificates are valid, and how long the lab must live with them at least.
 fn lives() -> (&'static str, Duration) {
     match std::env::var("WEIR_RENEWAL").as_deref() {
         Ok("full") => ("60s", Duration::from_secs(300)),
@@ -18,7 +18,7 @@ fn lives() -> (&'static str, Duration) {
     }
 }
 
-/// A zip archive with one member, by Python.
+/// A zip archive with one member, made by Python.
 fn zipped(name: &str, content: &str) -> Vec<u8> {
     let script = "import io,sys,zipfile\nb=io.BytesIO()\nz=zipfile.ZipFile(b,'w')\nz.writestr(sys.argv[1],sys.argv[2])\nz.close()\nsys.stdout.buffer.write(b.getvalue())";
     let made = Command::new("python3").args(["-c", script, name, content]).output().expect("python3 runs");
@@ -50,14 +50,14 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     far.up();
     let first = [&n1, &n2, &far].map(Machine::certificate);
 
-    // It hears of the leader by its victory, and works; the sample is on a machine that it does not know.
+    // It learns who leads from the victory message, and works. The sample is on a machine that it does not know.
     far.led_by("n1");
     n2.led_by("n1");
     n2.weir(&["lab", "drain", "n2"]).ok();
     std::thread::sleep(Duration::from_secs(2));
     let page = n2.analysed("one");
     assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&"done".into(), &"x1".into()), "{page}");
-    // What is in a sample that it analysed becomes samples: the leader asks it for the files, because it cannot be called.
+    // The files in a sample that it analysed become samples too. The leader asks it for them.
     let number = n2.submit_bytes(&zipped("inner.txt", "found outside\n"));
     let page = n2.ended(&number);
     assert_eq!(page["attempts"][0]["node"], "x1", "{page}");
@@ -67,7 +67,7 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
         listed.into_iter().find(|sample| sample["name"] == "inner.txt" && sample["state"] == "done")
     });
     assert_eq!(child["size"], "found outside\n".len(), "{child}");
-    // Nothing on it opens the database.
+    // Nothing on it gives access to the database.
     let told =
         Command::new("grep").args(["-rlaE", "postgres(ql)?://"]).arg(far.home.path()).output().expect("grep runs");
     assert_eq!(String::from_utf8_lossy(&told.stdout), "", "a password may be there");
@@ -75,14 +75,14 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     std::fs::write(&file, "x").expect("a file");
     far.weir(&["lab", "submit", file.to_str().expect("text")]).refused(&["outside the lab"]);
 
-    // The leader is gone: the next tells it.
+    // When the leader is gone, the next one tells it.
     n1.kill();
     n2.led_by("n2");
     far.led_by("n2");
     let page = n2.analysed("two");
     assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&"done".into(), &"x1".into()), "{page}");
 
-    // Nobody can call it any more: it asks at the lab's entry.
+    // Nobody can connect to it any more, so it connects to the lab's entry.
     far.kill();
     cables.close_outside();
     far.configure(&format!("entry = [\"{}\"]\n", cables.address(2)));
@@ -95,7 +95,7 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     let nodes = n1.json(&["lab", "nodes"]);
     assert_eq!((&nodes[2]["role"], &nodes[2]["leads"]), (&"external".into(), &false.into()), "{nodes}");
 
-    // Certificates have ended and nobody noticed: new connections, old ones, and the lab goes on.
+    // Certificates have expired and were renewed without interruption: old and new connections work, and the lab goes on.
     let mut round = 0;
     while begun.elapsed() < all {
         std::thread::sleep((all.saturating_sub(begun.elapsed())).min(Duration::from_secs(20)));
@@ -110,7 +110,7 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     assert!(renewed >= 2, "{renewed} renewals in {:?}", begun.elapsed());
     assert_eq!(n1.leader().as_deref(), Some("n1"), "the same term of office all the time");
 
-    // Taken out: nothing is there that could work, as every machine can say; and a sample can be taken back anywhere.
+    // After it was removed, there is no machine left that could work, and every machine says so. A sample can be cancelled on any machine.
     n2.weir(&["lab", "remove", "n1"]).refused(&["n1 leads the lab"]);
     n2.weir(&["lab", "remove", "nobody"]).refused(&["no machine nobody"]);
     n2.weir(&["lab", "remove", "x1"]).ok();

@@ -1,5 +1,5 @@
-//! Machines that are not what they say they are: strangers at the port, datagrams that are forged, cut or said again, a
-//! copied disk, and a certificate that says something else than the database.
+//! Tests of machines that are not what they claim to be: strangers at the port, datagrams that are forged, truncated or repeated, a copied
+//! disk, and a certificate that differs from the database.
 
 use super::ONE_LAB;
 use super::cables::Cables;
@@ -17,7 +17,7 @@ use weir_sim::rng::Rng;
 
 const PORT: u16 = 7300;
 
-/// What the lab's machines broadcast, as somebody hears it who is in their network and has none of their secrets.
+/// What the lab's machines broadcast, as received by somebody in their network who has none of their secrets.
 fn overheard(cables: &Cables, wanted: usize) -> Vec<Vec<u8>> {
     let ear = UdpSocket::bind((cables.broadcast().as_str(), PORT)).expect("a socket");
     ear.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -30,7 +30,7 @@ fn overheard(cables: &Cables, wanted: usize) -> Vec<Vec<u8>> {
     heard
 }
 
-/// Says them again, and much that is like them.
+/// Repeats these datagrams, and sends many that are similar.
 fn shout(cables: &Cables, heard: &[Vec<u8>], seed: u64) {
     let (mut rng, mouth) = (Rng::new(seed), UdpSocket::bind((cables.bridge().as_str(), 0)).expect("a socket"));
     mouth.set_broadcast(true).expect("it may broadcast");
@@ -49,7 +49,8 @@ fn shout(cables: &Cables, heard: &[Vec<u8>], seed: u64) {
     }
 }
 
-/// Calls without a certificate and says what only machines of the lab may say; or nothing, for long. So many stay open that one host could fill the port.
+/// Connects without a certificate and says what only machines of the lab may say, or says nothing for a long time. So many connections stay
+/// open that one host could fill the port.
 fn call(address: &str, seed: u64) -> Vec<TcpStream> {
     let mut rng = Rng::new(seed);
     let victory = b"weir-lab 1 election\n7 0 99 stands victory 7.1 99\n".to_vec();
@@ -79,7 +80,7 @@ fn logged(machine: &Machine, words: &str) -> bool {
     std::fs::read_to_string(machine.log()).unwrap_or_default().contains(words)
 }
 
-/// Who leads, as this machine says, and in which epoch.
+/// The leader and the epoch, as this machine sees them.
 fn term(machine: &Machine) -> (Option<String>, Option<i64>) {
     let status = machine.json(&["lab", "status"]);
     (status["leader"].as_str().map(str::to_owned), status["epoch"].as_i64())
@@ -102,7 +103,7 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
         machines[number - 1].weir(&["lab", "join", token, "--name", &name]).ok();
         machines[number - 1].up();
     }
-    // A leader that hears nobody while others are at work lets go. n3 is a voice, and works on nothing: what is analysed is n2's.
+    // A leader that hears no other machine while others are at work gives up. n3 only votes and does not work; n2 analyses everything.
     machines[0].weir(&["lab", "drain", "n3"]).ok();
     wait_for("n3 to be without work", || logged(&machines[2], "is drained").then_some(()));
     machines[1].led_by("n1");
@@ -139,7 +140,7 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     assert_eq!(term(&machines[0]), before, "{}", machines[0].said());
     machines[3].kill();
 
-    // The database says another priority than the certificate: that machine is not heard.
+    // The database has another priority than the certificate, so the messages of that machine are ignored.
     let set = |priority: u8| {
         let statement = format!("update lab_nodes set priority = {priority} where node = 'n2'");
         let done = Command::new("psql").args([&records, "-q", "-c", &statement]).status();
@@ -151,7 +152,7 @@ fn strangers_change_nothing_and_a_copied_disk_is_refused_and_reported() {
     let number = machines[0].submit("without n2");
     let without = || machines[0].weir(&["lab", "why", &number]).ok().contains("no machine is plugged in");
     wait_for("a reason", || without().then_some(()));
-    // Nobody answers it: it looks for a leader, and nobody hears that either.
+    // Nobody answers that machine. It looks for a leader, and nobody hears that either.
     wait_for("a word about its messages", || logged(&machines[0], "a machine is not what it says it is").then_some(()));
     assert!(without(), "it is not plugged in either");
     assert_eq!(term(&machines[0]), before, "{}", machines[0].said());

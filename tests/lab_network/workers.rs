@@ -1,4 +1,4 @@
-//! Workers in the lab's own network: they analyse for whoever leads, and nothing on them opens the database.
+//! Tests of workers in the lab's own network: they analyse for whichever machine leads, and nothing on them gives access to the database.
 
 use super::ONE_LAB;
 use super::cables::Cables;
@@ -8,17 +8,17 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use weir_peers::Postgres;
 
-/// The database believes everybody here; what counts is where this is.
+/// The database accepts any password here. What matters is where this text can be found.
 const PASSWORD: &str = "not-for-workers-5c1f09";
 const WORKERS: [(usize, &str); 3] = [(3, "w3"), (4, "w4"), (5, "w5")];
 
-/// Lets a machine into the lab of another one.
+/// Admits a machine to the lab of another one.
 fn admit(lab: &Machine, machine: &Machine, name: &str, role: &str) {
     let invited = lab.json(&["lab", "invite", "--role", role, "--priority", "20"]);
     machine.weir(&["lab", "join", invited["token"].as_str().expect("a token"), "--name", name]).ok();
 }
 
-/// Has the lab analyse these, each of them on a worker.
+/// Lets the lab analyse these samples, and checks that a worker analysed each.
 #[track_caller]
 fn analysed_by_workers(machine: &Machine, contents: &[&str]) {
     let numbers: Vec<String> = contents.iter().map(|content| machine.submit(content)).collect();
@@ -51,18 +51,18 @@ fn workers_serve_every_leader_and_have_no_password_of_the_database() {
         machine.led_by("n1");
     }
     n2.weir(&["lab", "drain", "n2"]).ok();
-    // The leader reads who is drained every second.
+    // The leader reads every second which machines are drained.
     std::thread::sleep(Duration::from_secs(3));
     analysed_by_workers(&n2, &["one", "two", "three", "four", "five", "six"]);
 
-    // The next leader has them, too.
+    // The next leader uses the workers, too.
     n1.kill();
     for machine in [&n2].into_iter().chain(&workers) {
         machine.led_by("n2");
     }
     analysed_by_workers(&n2, &["seven", "eight", "nine"]);
 
-    // Where it is, each of these looks finds it.
+    // Where the password is, both kinds of search find it.
     assert!(n2.files_with(PASSWORD).contains("weir.toml"), "{}", n2.files_with(PASSWORD));
     assert!(n2.remembers(PASSWORD), "its process has the password, and was not searched");
     assert!(connections(&records, &cables, 2) > 0, "it works without a connection");

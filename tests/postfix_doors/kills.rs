@@ -1,6 +1,6 @@
-//! Weir and Postfix are killed while mail comes in through the milter: every `250` arrives.
+//! Weir and Postfix are killed while mail comes in through the milter. Every mail that was answered with `250` must arrive.
 //!
-//! `WEIR_DOOR_KILLS` says how often each is killed (3).
+//! `WEIR_DOOR_KILLS` says how often each of them is killed (3).
 
 use super::{PASSWORD, Way, World};
 use crate::control::gate::{Client, wait_for};
@@ -10,11 +10,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_sim::rng::Rng;
 
-/// What may be repeated by one kill: deliveries that were under way, and mail that was taken over when its client heard nothing.
+/// How much one kill may repeat: deliveries that were under way, and mail that Weir took over but whose client got no answer.
 const REPEATED_MAX: usize = 40;
 const SENDERS: [&str; 3] = ["s0", "s1", "s2"];
 
-/// Sends mail after mail, each until it is taken; the names of those for which it heard `250`.
+/// Sends mail after mail, each until it is accepted. Notes the names of those that were answered with `250`.
 fn send(address: &str, user: &str, enough: &AtomicBool, taken: &Mutex<Vec<String>>) {
     let (from, mut number) = (format!("{user}@here.example"), 0);
     let mut client = None;
@@ -26,7 +26,7 @@ fn send(address: &str, user: &str, enough: &AtomicBool, taken: &Mutex<Vec<String
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
-        // Two new people with each mail: one may go now, and others have to wait.
+        // Each mail goes to two new people: one may be sent now, and the others have to wait.
         let to = [format!("{user}-{number}-a@there.example"), format!("{user}-{number}-b@there.example")];
         let said = session.mail(&from, &[&to[0], &to[1]], "hello");
         if said.starts_with("250 ") {
@@ -39,7 +39,7 @@ fn send(address: &str, user: &str, enough: &AtomicBool, taken: &Mutex<Vec<String
     }
 }
 
-/// Says that it is enough when it is dropped.
+/// Sets the flag when it is dropped.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -58,7 +58,7 @@ fn nothing_is_lost_when_weir_or_postfix_is_killed() {
     let mut world = World::start(Way::Milter, &SENDERS, &[("scan = true", "scan = false")], throttle);
     let (address, enough, taken) = (world.address(), AtomicBool::new(false), Mutex::<Vec<String>>::default());
     std::thread::scope(|scope| {
-        // However this ends, the senders must, or nobody hears of it.
+        // The senders must end however this block ends; otherwise its failure would not be reported.
         let _end = AtEnd(&enough);
         for user in SENDERS {
             let (address, enough, taken) = (&address, &enough, &taken);

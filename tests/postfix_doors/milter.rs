@@ -1,11 +1,11 @@
-//! The milter door.
+//! Tests of the milter door.
 
 use super::{ADMIN, PASSWORD, Way, World};
 use crate::control::gate::{Client, wait_for};
 use weir_peers::Postgres;
 use weir_scan::eicar::eicar;
 
-/// Two strangers go, the third waits, the fourth stops; nothing moves by itself.
+/// Mail to two strangers is sent, mail to a third is held, and a fourth stops the user; held mail is not sent by itself.
 const STRICT: &str = "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nmax_multi_slack = 2\nstop_at = 1\n";
 
 fn infected() -> String {
@@ -22,13 +22,13 @@ fn what_would_be_held_is_taken_over_and_drains_by_itself() {
     }
     let first = world.arrived("one@there.example");
     assert!(!first.contains("(Weir)") && first.contains("X-Weir-Scan: mail.example; clean"), "{first}");
-    // The second was held by Weir, went by itself, and came back to Postfix.
+    // The second mail was held by Weir, was sent when its time came, and came back to Postfix.
     let second = world.arrived("two@there.example");
     assert!(second.contains("by mail.example (Weir) with ESMTPA"), "{second}");
     assert_eq!(second.matches("by postfix.example.org (Postfix)").count(), 1, "{second}");
     assert!(second.contains("Subject: hello") && second.contains("\n\nhello"), "{second}");
     assert!(world.postfix.log().contains("milter-discard: END-OF-MESSAGE"), "{}", world.postfix.log());
-    // Nobody else is throttled: who is not logged in may only be scanned.
+    // Nobody else is throttled: mail from somebody who is not logged in may only be scanned.
     for n in 0..5 {
         let to = format!("in{n}@here.example");
         let said = Client::greeted(&world.address()).mail("who@sender.example", &[&to], "from outside");
@@ -61,7 +61,7 @@ fn some_recipients_stay_and_some_are_taken_over_and_a_stopped_user_is_refused() 
     assert!(said.starts_with("550 5.7.1 ") && said.contains("ann is stopped"), "{said}");
     let list = world.site.json(&["held", "list", "--user", "ann"]);
     assert_eq!(list["messages"][0]["stopped"], true, "{list}");
-    // Others are not concerned, and a person lets what waits go.
+    // Other users are not affected, and an administrator can release the mail that waits.
     assert!(world.login("bob").mail("bob@here.example", &["g@there.example"], "seven").starts_with("250 "));
     world.arrived("g@there.example");
     world.site.weir(&["held", "release", "--user", "ann"]).ok();
@@ -110,7 +110,7 @@ fn what_is_refused_is_found_and_blocked_senders_are_not_taken() {
     let way = world.site.weir(&["trace", mail["message"].as_str().expect("an id")]).ok();
     assert!(way.contains("by the milter: 550"), "{way}");
 
-    // People block a sender: by the name in the envelope, and by the one in the header.
+    // A person blocks a sender: by the address in the envelope, and by the one in the header.
     world.site.weir(&["senders", "block", "bad.example"]).ok();
     let said = outside.say("MAIL FROM:<x@bad.example>");
     assert!(said.starts_with("550 5.7.1 mail from bad.example is not taken here"), "{said}");
@@ -120,11 +120,11 @@ fn what_is_refused_is_found_and_blocked_senders_are_not_taken() {
     let said = outside.text("who@sender.example", &["bob@here.example"], text);
     assert!(said.starts_with("550 5.7.1 mail from bad.example is not taken here"), "{said}");
     assert_eq!(one(&["--to", "bob@here.example"])["subject"], "author");
-    // It is about strangers: the people of the house write as they may at their own server.
+    // The block is about strangers. Users of the site may write under any address that their own server allows.
     let mut ann = world.login("ann");
     let said = ann.text("ann@here.example", &["one@there.example"], text);
     assert!(said.starts_with("250 "), "{said}");
-    // A user who is stopped is found, too.
+    // The refused mail of a user who is stopped is found, too.
     let mut refused = None;
     for number in 0..9 {
         let said = ann.mail("ann@here.example", &[&format!("new{number}@there.example")], "more");
@@ -171,13 +171,13 @@ fn without_weir_or_without_its_records_mail_is_deferred_and_somebody_hears_of_it
     let send = |world: &World| world.login("ann").mail("ann@here.example", &["one@there.example"], "hello");
     assert!(send(&world).starts_with("250 "));
     world.up.take().expect("it runs").kill();
-    // Postfix does not even let people log in then.
+    // Without Weir, Postfix does not even let people log in.
     let said = Client::login(&world.address(), "ann", PASSWORD).err().unwrap_or_else(|| send(&world));
     assert!(said.starts_with("451 4.") || said.starts_with("454 4.3.0 "), "{said}");
     world.up = Some(world.site.up_alone());
     let said = send(&world);
     assert!(said.starts_with("250 "), "{said}");
-    // The door is open, and nobody behind it can decide.
+    // The door is open, but behind it nothing can be decided.
     postgres.kill();
     let said = send(&world);
     assert!(said.starts_with("451 4.3.0 "), "{said}");
@@ -190,7 +190,7 @@ fn without_weir_mail_passes_if_the_operator_wants_that_and_postfix_says_so() {
     let changed = [("milter_default_action = tempfail", "milter_default_action = accept")];
     let mut world = World::start(Way::Milter, &["ann"], &changed, STRICT);
     world.up.take().expect("it runs").kill();
-    // More new people than the throttle would let go, and what the scan would refuse.
+    // More new people than the throttle would allow, and a mail that the scan would refuse.
     let mut ann = world.login("ann");
     for number in 0..5 {
         let to = format!("to{number}@there.example");
@@ -202,13 +202,13 @@ fn without_weir_mail_passes_if_the_operator_wants_that_and_postfix_says_so() {
     assert!(said.starts_with("250 "), "{said}");
     let log = world.postfix.log();
     assert!(log.contains("warning: connect to Milter service"), "{log}");
-    // It is asked again as soon as it is there.
+    // As soon as Weir runs again, Postfix asks it again.
     world.up = Some(world.site.up_alone());
     let said = Client::greeted(&world.address()).text("who@sender.example", &["ann@here.example"], &infected());
     assert!(said.starts_with("550 "), "{said}");
 }
 
-/// Postfix sends to both, if they ask for different notices, and removes a recipient only as it was written.
+/// Postfix sends to both spellings if they ask for different notices, and removes a recipient only in the spelling in which it was given.
 #[test]
 fn a_recipient_in_two_spellings_is_held_under_both() {
     let world = World::start(Way::Milter, &["ann"], &[], STRICT);

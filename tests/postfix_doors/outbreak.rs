@@ -1,4 +1,5 @@
-//! The paper's Table 1 through both doors: a virus at a Postfix is stopped after as many mails as at Weir itself.
+//! Table 1 of the paper through both doors: a virus that sends through Postfix is stopped after as many mails as one that sends through
+//! Weir itself.
 
 use super::{Way, World};
 use crate::table1::{Sent, VIRUSES, Virus};
@@ -50,7 +51,7 @@ fn the_papers_table_through_the_policy_service() {
     }
 }
 
-/// All rows at once, each to its own clock.
+/// Runs all rows at the same time, each with its own clock.
 fn side_by_side<T: Send>(run: impl Fn(&'static Virus) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let running: Vec<_> = VIRUSES.iter().map(|virus| scope.spawn(|| run(virus))).collect();

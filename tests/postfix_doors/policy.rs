@@ -1,9 +1,9 @@
-//! The policy service.
+//! Tests of the policy service.
 
 use super::{Way, World};
 use crate::control::gate::{Client, wait_for};
 
-/// What Postfix says to a recipient.
+/// What Postfix answers to a recipient.
 fn recipient(client: &mut Client, from: &str, to: &str) -> String {
     client.say("RSET");
     assert!(client.say(&format!("MAIL FROM:<{from}>")).starts_with("250"));
@@ -23,7 +23,7 @@ fn a_recipient_has_to_wait_and_coming_again_counts_once() {
         assert!(again.starts_with("450 4.7.1 "), "{again}");
     }
     assert_eq!(world.held("ann"), 1);
-    // Its turn comes, and then it goes.
+    // When its turn comes, it is sent.
     world.site.weir(&["user", "add", "ann", "--no-password", "--address", "ann@here.example"]).ok();
     world.site.weir(&["user", "set", "ann", "--rate", "60/min"]).ok();
     wait_for("its turn", || (world.held("ann") == 0).then_some(()));
@@ -43,7 +43,7 @@ fn a_stopped_user_is_refused_and_a_person_decides() {
         assert!(ask(to).starts_with("450 4.7.1 "));
     }
     assert_eq!(world.held("ann"), 2);
-    // One goes by a person's word, one is not to be sent.
+    // A person releases one mail and deletes another.
     world.site.weir(&["held", "release", "--to", "two@there.example"]).ok();
     world.site.weir(&["held", "delete", "--to", "three@there.example", "--yes"]).ok();
     assert!(ask("two@there.example").starts_with("250"));
@@ -67,7 +67,7 @@ fn a_stopped_user_is_refused_and_a_person_decides() {
     assert!(list["recipients"] == 3 && list["messages"][0]["stopped"] == true, "{list}");
     let mut bob = world.login("bob");
     assert!(recipient(&mut bob, "bob@here.example", "two@there.example").starts_with("250"));
-    // Nobody is logged in: nobody is throttled.
+    // Clients that are not logged in are not throttled.
     let mut outside = Client::greeted(&world.address());
     for n in 0..4 {
         assert!(recipient(&mut outside, "who@sender.example", &format!("in{n}@here.example")).starts_with("250"));
@@ -86,7 +86,7 @@ fn mail_that_has_to_wait_is_put_on_postfix_hold_queue_if_that_is_wanted() {
     let hold = world.postfix.folder().join("queue/hold");
     wait_for("the hold queue", || (std::fs::read_dir(&hold).expect("a queue").count() == 1).then_some(()));
     assert_eq!(world.held("ann"), 1);
-    // Without Weir nothing passes.
+    // Without Weir, nothing is accepted.
     world.up.take().expect("it runs").kill();
     let said = recipient(&mut world.login("ann"), "ann@here.example", "three@there.example");
     assert!(said.starts_with("451 4.3.5 "), "{said}");

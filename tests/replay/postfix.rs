@@ -1,7 +1,7 @@
-//! A private Postfix in a temporary folder: its own configuration, queue, log and mailboxes, no network.
+//! A private Postfix in a temporary folder: its own configuration, queue, log and mailboxes, without a network.
 //!
-//! Mail goes in through Unix sockets (or the sendmail command) and comes out in mailboxes in the same folder. A
-//! Postfix of the system is not touched. Dropping the value stops the daemons, also when a test fails.
+//! Mail goes in through Unix sockets (or the sendmail command) and comes out in mailboxes in the same folder. The system's Postfix is not
+//! touched. Dropping the value stops the daemons, even if a test fails.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,9 +15,8 @@ pub(crate) struct Postfix {
     folder: tempfile::TempDir,
 }
 
-/// Everything is accepted for example.org. `archive` gets a copy of every mail, in an mbox and in a Maildir. `team` is
-/// an alias that is expanded before the queue, `club` one that is expanded by forwarding. slow.example.org never
-/// answers.
+/// Everything for example.org is accepted. `archive` gets a copy of every mail, in an mbox and in a Maildir. `team` is an alias that is
+/// expanded before the queue, `club` one that is expanded by forwarding. slow.example.org never answers.
 const MAIN: &str = "compatibility_level = 3.6
 queue_directory = FOLDER/queue
 data_directory = FOLDER/data
@@ -46,7 +45,7 @@ mynetworks = 127.0.0.0/8
 smtpd_authorized_xclient_hosts = 127.0.0.0/8
 smtpd_relay_restrictions = permit_mynetworks, reject
 ";
-/// `smtp-in` gives short queue ids, `submit` long ones under the name of a submission service.
+/// `smtp-in` makes short queue ids; `submit` makes long ones, and logs under the name of a submission service.
 const MASTER: &str = "smtp-in unix n - n - - smtpd
 submit unix n - n - - smtpd -o syslog_name=postfix/submission -o cleanup_service_name=cleanup-long
 cleanup-long unix n - n - 0 cleanup -o enable_long_queue_ids=yes
@@ -89,7 +88,7 @@ impl Postfix {
         fs::read_to_string(self.path("mail.log")).unwrap_or_default()
     }
 
-    /// An SMTP session with one of the sockets, as a user who had logged in.
+    /// Opens an SMTP session on one of the sockets, as a user who has logged in.
     pub(crate) fn session(&self, socket: &str, login: &str) -> Session {
         let stream = UnixStream::connect(self.path("queue/public").join(socket)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -101,7 +100,7 @@ impl Postfix {
         session
     }
 
-    /// Hands in a mail with the sendmail command.
+    /// Submits a mail with the sendmail command.
     pub(crate) fn sendmail(&self, from: &str, to: &[&str], mail: &str) {
         let mut command = self.prepare("sendmail", "-C");
         let mut child = command.args(["-f", from]).args(to).stdin(Stdio::piped()).spawn().unwrap();
@@ -115,7 +114,7 @@ impl Postfix {
         assert!(output.status.success(), "{program} {args:?}: {output:?}");
     }
 
-    /// Waits until the log holds so many lines with these words.
+    /// Waits until the log contains this many lines with these words.
     pub(crate) fn wait_for(&self, words: &str, count: usize) {
         let deadline = Instant::now() + PATIENCE;
         while self.log().lines().filter(|line| line.contains(words)).count() < count {
@@ -137,7 +136,7 @@ impl Postfix {
 
 impl Drop for Postfix {
     fn drop(&mut self) {
-        // Nothing here may panic: this runs when a test has failed, too.
+        // Nothing here may panic, because this also runs after a test has failed.
         let stopped = self.prepare("postfix", "-c").arg("stop").output();
         if !stopped.is_ok_and(|output| output.status.success()) {
             let _ = self.prepare("postfix", "-c").arg("abort").output();
@@ -160,7 +159,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Sends one mail; the header says the same as the envelope.
+    /// Sends one mail. Its header names the same addresses as the envelope.
     pub(crate) fn send(&mut self, from: &str, to: &[&str], date: &str) {
         self.say(&format!("MAIL FROM:<{from}>"));
         for address in to {

@@ -1,4 +1,4 @@
-//! Caps a day, for each profile: the patient worm's fence.
+//! Tests of daily caps, for each profile. They limit a patient worm.
 
 use crate::control::gate::{Client, Site};
 
@@ -22,7 +22,7 @@ fn caps_of_a_day_stop_each_profile() {
     let login = |name: &str| Client::login(&up.plain, name, PASSWORD);
     let mail = |client: &mut Client, name: &str, to: &[&str]| client.mail(&format!("{name}@localhost"), to, "hello");
 
-    // A person, always to the same friend: the throttle has nothing against it, the cap has.
+    // A person who always writes to the same friend: the throttle allows it, but the cap does not.
     let mut ann = login("ann").expect("a login");
     for _ in 0..4 {
         assert!(mail(&mut ann, "ann", &["friend@localhost"]).contains("accepted, on its way to 1 recipient"));
@@ -41,7 +41,7 @@ fn caps_of_a_day_stop_each_profile() {
     let more = mail(&mut lisa, "lisa", &["new1@localhost", "new2@localhost"]);
     assert!(more.contains("held: 2 of 2 recipients wait for your decision; you are stopped"), "{more}");
 
-    // A program, stopped by messages though its recipients are few; unlock counts afresh.
+    // A program: stopped by the number of messages, though it has few recipients. After an unlock, the count begins again.
     let mut cron = login("cron").expect("a login");
     for _ in 0..3 {
         assert!(mail(&mut cron, "cron", &["admin@localhost"]).contains("accepted"));
@@ -53,7 +53,7 @@ fn caps_of_a_day_stop_each_profile() {
     assert!(mail(&mut cron, "cron", &["admin@localhost"]).contains("accepted"));
     site.arrived("admin@localhost", 5);
 
-    // Nobody counts for the exempt, and one's own cap goes before the profile's.
+    // For exempt users nothing is counted, and a user's own cap takes precedence over the profile's.
     let mut root = login("root").expect("a login");
     for n in 0..20 {
         assert!(mail(&mut root, "root", &[&format!("{n}@elsewhere.localhost")]).contains("accepted"));

@@ -1,7 +1,7 @@
-//! Many users at once: every decision is the core's, and an idle user costs next to nothing.
+//! Tests with many users at the same time: every decision is the core's, and an idle user costs almost nothing.
 //!
-//! A user is a client address of 127/8 here, so no password stands in the way. The allowed rate is so low that no period ends
-//! during the test: then what the core says does not depend on when it is asked.
+//! Here, a user is a client address of 127/8, so no passwords are needed. The allowed rate is so low that no period ends during the test,
+//! so the core's answer does not depend on when it is asked.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use crate::hostile::crowd::{Conversation, loopback, raise_open_files, resident_kib};
@@ -15,7 +15,7 @@ const CONFIGURATION: &str = "[throttle]\nrecipients = \"alike\"\nrate = \"1/day\
      stop_at = 2\nworking_set = 2\n[limits]\nconnections = 11000\ncommand = \"10m\"\nfirst_command = \"10m\"\n";
 const MAILS_EACH: usize = 5;
 
-/// How a user's mail fared, for the gate and for the core.
+/// The result for a user's mail, from the gate or from the core.
 #[derive(Debug, PartialEq, Eq)]
 enum Fared {
     Accepted { held: usize, stopped: bool },
@@ -51,11 +51,11 @@ fn many_users_at_once_are_each_judged_as_if_alone() {
     let [accepted, held, refused] = counts;
     assert!(held > users && refused > users / 10, "{counts:?}: something of everything");
     wait_for("all sessions to end", || {
-        // Many users are stopped by now, so its exit code says that somebody is needed.
+        // Many users are stopped by now, so the exit code says that somebody is needed.
         let status: serde_json::Value = serde_json::from_str(&site.weir(&["status", "--json"]).stdout).ok()?;
         (status["gate"]["sessions"] == 0).then_some(())
     });
-    // What the allocator and the database's cache keep of the rush is allowed for; the users themselves get 2 KiB each.
+    // Some memory is allowed for what the allocator and the database's cache keep after the rush. The users themselves may need 2 KiB each.
     let allowed_kib = before_kib + 64 * 1024 + 2 * users as u64;
     let within = || Some(resident_kib(up.pid())).filter(|resident| *resident < allowed_kib);
     let after_kib = wait_for(&format!("memory to fall from {} to {allowed_kib} KiB", resident_kib(up.pid())), within);
@@ -65,7 +65,7 @@ fn many_users_at_once_are_each_judged_as_if_alone() {
     );
 }
 
-/// The first mails make caches that have nothing to do with how many users there are.
+/// The first mails fill caches whose size does not depend on the number of users.
 fn warm_up(up: &Up) {
     let mut client = Client::greeted(&up.plain);
     for _ in 0..50 {
@@ -73,7 +73,7 @@ fn warm_up(up: &Up) {
     }
 }
 
-/// One user's mails, with the core's verdict on each: accepted, held, refused.
+/// Sends the mails of one user and compares each result with the core's. Returns how many were accepted, held and refused.
 async fn one_user(number: usize, server: String, everybody: Arc<Barrier>) -> [usize; 3] {
     let mut rng = Rng::new(number as u64);
     let mut conversation = Conversation::open(&server, loopback(1, number)).await.expect("a connection");
@@ -91,7 +91,7 @@ async fn one_user(number: usize, server: String, everybody: Arc<Barrier>) -> [us
     let mut core = Throttle::new(params, At::ZERO).expect("good parameters");
     let mut counts = [0; 3];
     for mail in 0..MAILS_EACH {
-        // Distinct recipients out of a few, so that some are known and some are not.
+        // Distinct recipients from a small set, so that some are known already and some are not.
         let (first, count) = (rng.below(20), [1, 1, 1, 2, 3][rng.below(5) as usize]);
         let to: Vec<u64> = (0..count).map(|n| (first + n * 7) % 20).collect();
         let keys: Vec<RecipientKey> = to.iter().map(|n| RecipientKey(*n)).collect();
@@ -104,7 +104,7 @@ async fn one_user(number: usize, server: String, everybody: Arc<Barrier>) -> [us
         let addresses: Vec<String> = to.iter().map(|n| format!("to-{n}@localhost")).collect();
         let mut reply = conversation.mail("user@clients.example", &addresses).await;
         while reply.starts_with("451 ") {
-            // So many at once that the records were not to be had within half a minute: nothing was decided, try again.
+            // So many users at once that the records were not available for half a minute. Nothing was decided, so it is tried again.
             conversation.say("RSET").await;
             reply = conversation.mail("user@clients.example", &addresses).await;
         }
@@ -141,7 +141,7 @@ fn a_known_user_who_is_idle_costs_no_memory() {
     assert!(each <= 2048, "{each} octets a user");
 }
 
-/// The gate's memory with so many known users, after one of them has sent.
+/// The gate's memory with this many known users, after one of them has sent.
 fn resident_with(users: u32) -> u64 {
     let site = Site::new("");
     let up = site.up();
@@ -151,7 +151,7 @@ fn resident_with(users: u32) -> u64 {
     drop(client);
     up.signal("TERM");
     assert_eq!(up.ended(), Some(0));
-    // Everybody is a copy of demo, password and throttle and all.
+    // Every user is a copy of demo, with the same password and throttle.
     let statements = [
         format!(
             "with recursive n(i) as (select 1 union all select i + 1 from n where i < {users}) insert into users \

@@ -1,5 +1,5 @@
-//! The web gate before a real gunicorn of four workers, against the floods that sites have. Each of them left polite visitors without an answer
-//! before the gate knew better.
+//! Tests of the web gate in front of a real gunicorn with four workers, with floods as real sites have them. Each of these floods left
+//! polite visitors without an answer before the gate was changed.
 
 use super::{PATIENCE, Up};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use weir_peers::Gunicorn;
 
-/// Pages of 20 ms, large files, uploads, and pages that take as long as one asks for.
+/// Serves pages that take 20 ms, large files, uploads, and pages that take as long as requested.
 pub(super) const APP: &str = r#"
 import time
 def app(environ, start):
@@ -57,12 +57,12 @@ impl Site {
         Site { up, _gunicorn: None }
     }
 
-    /// A gate with settings of its own before a server.
+    /// A gate with these settings, in front of a server.
     pub(super) fn with_settings(web: &str, gunicorn: Gunicorn) -> Site {
         Site { up: Up::new(web), _gunicorn: Some(gunicorn) }
     }
 
-    /// A gate that another proxy asks, which carries the requests to a server.
+    /// A gate that is asked by another proxy, which carries the requests to a server.
     pub(super) fn carried(mut up: Up, at: SocketAddr, gunicorn: Gunicorn) -> Site {
         up.at = vec![at];
         Site { up, _gunicorn: Some(gunicorn) }
@@ -78,7 +78,7 @@ impl Site {
         socket.connect(self.at()).await.unwrap()
     }
 
-    /// Asks from an address of its own and reads the answer to its end.
+    /// Sends a request from this address, and reads the whole answer.
     pub(super) async fn ask(&self, from: [u8; 4], path: &str) -> String {
         let mut stream = self.connect(from).await;
         stream.write_all(get(path).as_bytes()).await.unwrap();
@@ -115,7 +115,7 @@ fn a_server_may_be_behind_a_unix_socket() {
     });
 }
 
-/// Eight read a large answer at 256 octets a second. Twenty polite visitors ask for pages of 20 ms.
+/// Eight clients read a large answer at 256 octets per second. Twenty polite visitors request pages that take 20 ms.
 #[test]
 fn slow_readers_do_not_keep_the_workers() {
     run(async {
@@ -126,7 +126,7 @@ fn slow_readers_do_not_keep_the_workers() {
             stream.write_all(get("/big").as_bytes()).await.unwrap();
             slow.push(stream);
         }
-        // Each of them has begun to be answered, so that workers are at it.
+        // Wait until the answer to each has begun, so that workers are busy with them.
         for stream in &mut slow {
             let mut some = [0; 256];
             tokio::time::timeout(PATIENCE, stream.read_exact(&mut some)).await.expect("an answer begins").unwrap();
@@ -147,7 +147,7 @@ fn slow_readers_do_not_keep_the_workers() {
     });
 }
 
-/// An upload that takes seconds, while four times as many as there are workers ask for slow pages without a pause.
+/// An upload that takes seconds, while four times as many clients as there are workers request slow pages without a pause.
 #[test]
 fn a_slow_upload_is_taken_under_load() {
     run(async {
@@ -176,7 +176,7 @@ fn a_slow_upload_is_taken_under_load() {
     });
 }
 
-/// As many idle connections as there may be, two from each subnet. Twenty polite visitors ask all the same.
+/// As many idle connections as are allowed, two from each subnet. Twenty polite visitors must be served all the same.
 #[test]
 fn idle_connections_lock_nobody_out() {
     run(async {
@@ -198,7 +198,7 @@ fn idle_connections_lock_nobody_out() {
     });
 }
 
-/// The same behind a proxy that tells the addresses in PROXY headers.
+/// The same behind a proxy that passes addresses on in PROXY headers.
 #[test]
 fn idle_connections_behind_a_proxy_lock_nobody_out() {
     run(async {
@@ -232,19 +232,19 @@ fn idle_connections_behind_a_proxy_lock_nobody_out() {
     });
 }
 
-/// Visitors who were here before do not wait for a flood of new networks.
+/// Visitors who were here before do not have to wait because of a flood from new networks.
 #[test]
 fn a_flood_of_new_networks_does_not_crowd_out_who_is_known() {
     run(async {
         let site = Arc::new(Site::new("standing_after = \"1s\"\n"));
         let cookies = visit_all(&site, "/page?1").await;
-        // Nothing but time makes a cookie older than `standing_after`.
+        // A cookie becomes older than `standing_after` only by waiting.
         tokio::time::sleep(Duration::from_secs(2)).await;
         play_new_networks(site, &cookies).await;
     });
 }
 
-/// Nor does who has just signed in to the application.
+/// Nor do visitors who have just signed in to the application.
 #[test]
 fn a_flood_of_new_networks_does_not_crowd_out_who_is_signed_in() {
     run(async {
@@ -254,7 +254,7 @@ fn a_flood_of_new_networks_does_not_crowd_out_who_is_signed_in() {
     });
 }
 
-/// Six visitors ask for a page; their cookies.
+/// Six visitors request a page. Returns their cookies.
 async fn visit_all(site: &Site, page: &str) -> Vec<String> {
     let mut cookies = Vec::new();
     for number in 0..6 {
@@ -265,7 +265,7 @@ async fn visit_all(site: &Site, page: &str) -> Vec<String> {
     cookies
 }
 
-/// A new network for every request, far more than the workers can do, while the visitors ask again.
+/// Every request comes from a new network, far more than the workers can handle, while the visitors request pages again.
 pub(super) async fn play_new_networks(site: Arc<Site>, cookies: &[String]) {
     let (answered, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let attack = |_| {
@@ -295,8 +295,8 @@ pub(super) async fn play_new_networks(site: Arc<Site>, cookies: &[String]) {
     flood.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Pages were cheap when eighty connections of eight subnets came; now each of them asks for pages of 300 ms, again and again. A polite visitor waits for a
-/// slot, and not for all of them.
+/// Pages were cheap when eighty connections of eight subnets came. Now each of these requests pages that take 300 ms, again and again. A
+/// polite visitor waits for a slot, but not for all of these requests.
 #[test]
 fn dear_pages_at_a_cheap_price_do_not_go_first() {
     run(async {

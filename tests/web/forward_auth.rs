@@ -1,4 +1,5 @@
-//! nginx, Caddy and HAProxy carry the requests, unmodified and set up as docs/doors.md says, and ask the web gate whose turn it is.
+//! Tests with nginx, Caddy and HAProxy, unmodified and set up as docs/doors.md says: they carry the requests, and ask the web gate whose
+//! turn it is.
 
 use super::floods::{APP, Site, WORKERS, get, rest_of, run};
 use super::recipes::{Process, free_address, start, until};
@@ -15,7 +16,7 @@ use weir_peers::Gunicorn;
 
 const DOORS: &str = include_str!("../../docs/doors.md");
 
-/// The recipe in this language, with the addresses of this test in place of those of the page.
+/// The recipe in this language, with addresses of the page replaced by those of this test.
 fn recipe(language: &str, changed: &[(&str, &str)]) -> String {
     let block = DOORS.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
     let mut text = block.expect("the page has a recipe").to_owned();
@@ -46,7 +47,7 @@ fn address(door: &Value, which: &str) -> String {
     door[which][0].as_str().expect("an address").to_owned()
 }
 
-/// A site with its proxy; both end with the test.
+/// A site with its proxy. Both end when this is dropped.
 struct Carried {
     site: Arc<Site>,
     _proxy: Process,
@@ -103,7 +104,7 @@ impl Carried {
         Carried::by_haproxy_with("", |script| script)
     }
 
-    /// With more settings of the gate, and what becomes of the recipe's script.
+    /// With further settings of the gate, and a function that changes the recipe's script.
     fn by_haproxy_with(more: &str, change: fn(String) -> String) -> Carried {
         let (up, app, folder, at) = parts_with(more);
         let door = door(&up);
@@ -135,7 +136,7 @@ impl Carried {
         &self.site.up
     }
 
-    /// All slots have ended, and it was the log that ended them.
+    /// Checks that all slots have ended, and that the proxy's log ended them.
     fn slots_end_by_the_log(&self) {
         until("no slot to be held", || running(self.up()) == 0);
         let door = door(self.up());
@@ -155,13 +156,14 @@ fn parts_with(more: &str) -> Parts {
     (up, Gunicorn::start(APP, WORKERS), tempfile::tempdir().unwrap(), free_address())
 }
 
-/// Known visitors are served through a flood of strangers from ever new networks, newcomers get a page with a place that holds, and the flood is bounded.
+/// Known visitors are served during a flood of strangers from new networks, newcomers get a page with a place that they keep, and the flood
+/// is bounded.
 async fn holds_off_a_flood(carried: &Carried) {
     let site = &carried.site;
     let mut known = Browser::at([127, 1, 1, 1]);
     let said = known.ask(site).await;
     assert!(said.starts_with("HTTP/1.1 200 ") && known.cookie.is_some(), "{said}");
-    // Its cookie must be a second old, by a clock of whole seconds.
+    // The cookie must be a second old, by a clock that counts whole seconds.
     tokio::time::sleep(Duration::from_millis(2_200)).await;
     let flood = flood(site, 120, false, "*/*");
     flood.begun().await;
@@ -185,7 +187,7 @@ async fn holds_off_a_flood(carried: &Carried) {
     carried.slots_end_by_the_log();
 }
 
-/// Caches give what they keep to anybody, and a cookie is for one visitor.
+/// A cache gives what it stores to everybody, but a cookie is for one visitor.
 async fn gives_no_cookie_to_caches(carried: &Carried) {
     for (number, (path, cookie)) in [("/page", true), ("/kept", false), ("/login", true)].into_iter().enumerate() {
         let mut stream = carried.site.connect([127, 6, number as u8, 1]).await;
@@ -196,7 +198,7 @@ async fn gives_no_cookie_to_caches(carried: &Carried) {
     }
 }
 
-/// A visitor's own fields decide nothing: it is served as the one that it is, and ends no slot but its own.
+/// Header fields that a visitor sends itself have no effect: it is served as the visitor that it is, and ends no slot but its own.
 async fn believes_only_the_proxy(carried: &Carried) {
     let site = &carried.site;
     let id = "0123456789abcdef0123456789abcdef";
@@ -210,7 +212,7 @@ async fn believes_only_the_proxy(carried: &Carried) {
         let said = rest_of(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 200 ") && !said.contains("weir=mine"), "{said}");
     }
-    // One that runs is not ended by another that has a name of a slot in its fields and in its address.
+    // A running request is not ended by another one that has the name of its slot in its fields and its address.
     let mut slow = site.connect([127, 3, 9, 1]).await;
     slow.write_all(get("/page?3000").as_bytes()).await.unwrap();
     until("a slot to be held", || running(&site.up) == 1);
@@ -231,14 +233,15 @@ fn nginx_asks_whose_turn_it_is() {
         slow_visitors_hold_no_slot(&carried).await;
         who_leaves_keeps_the_slot_while_the_application_works(&carried).await;
     });
-    // Without Weir nobody is served, and nginx says so.
+    // Without Weir nobody is served, and nginx reports that.
     let Carried { site, _proxy, .. } = carried;
     let at = site.up.at[0];
     drop(site);
     assert!(ask(at, &get("/page")).starts_with("HTTP/1.1 500 "), "nginx without Weir");
 }
 
-/// Eight read a large answer slowly and eight send a body slowly: the first server of the recipe has it all, and the application is free.
+/// Eight visitors read a large answer slowly and eight send a body slowly. The first server of the recipe buffers both, so the application
+/// is free.
 async fn slow_visitors_hold_no_slot(carried: &Carried) {
     let site = &carried.site;
     let mut slow = Vec::new();
@@ -301,7 +304,7 @@ fn haproxy_asks_whose_turn_it_is() {
     assert!(ask(at, &get("/page")).starts_with("HTTP/1.1 503 "), "HAProxy without Weir");
 }
 
-/// It has room for 101 fields, and fewer for what its script sends.
+/// HAProxy has room for 101 fields, minus those that its script sends.
 async fn takes_as_many_lines_as_haproxy_does(carried: &Carried) {
     for (name, count) in [("Cookie: a=b", 95), ("Cookie: a=b", 97), ("Accept: text/html", 97), ("Authorization: x", 97)]
     {
@@ -342,7 +345,7 @@ fn keys_count_behind_haproxy() {
     let carried = Carried::by_haproxy_with(&more, |script| script);
     run(async {
         let site = &carried.site;
-        // With a key somebody is one client, wherever they are; without one these are two.
+        // With a key, somebody is one client from every address; without one, these are two clients.
         for (key, clients) in [("Authorization: Bearer paying-key-0123456789", 1), ("Authorization: Bearer unknown", 2)]
         {
             let mut asked = Vec::new();
@@ -366,7 +369,7 @@ fn keys_count_behind_haproxy() {
     });
 }
 
-/// One question or request, and all that is said to it.
+/// Sends one question or request. Returns everything that is answered.
 fn ask(at: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -390,7 +393,7 @@ fn question(path: &str, fields: &[(&str, &str)]) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: weir\r\n{lines}Connection: close\r\n\r\n")
 }
 
-/// The same with another name of the request.
+/// The same, with another name for the request.
 fn named(path: &str, id: &str) -> String {
     let fields: Vec<_> =
         FIELDS.into_iter().map(|(name, value)| (name, if name == FIELDS[5].0 { id } else { value })).collect();
@@ -426,7 +429,7 @@ fn a_question_must_be_clear_and_its_name_is_used_once() {
     assert!(said.starts_with("HTTP/1.1 204 ") && said.contains("x-weir-cookie: weir="), "{said}");
     assert!(ask(at, &question("/ask", &FIELDS)).starts_with("HTTP/1.1 204 "), "an internal redirect asks again");
     assert_eq!(running(&up), 1, "a name has one slot");
-    // All workers are busy: who comes next waits, and if it leaves, it leaves nothing behind.
+    // All workers are busy. The next client waits, and if it leaves, nothing of it remains.
     for number in 1..WORKERS {
         assert!(ask(at, &named("/ask", &format!("{number:032}"))).starts_with("HTTP/1.1 204 "));
     }
@@ -436,7 +439,7 @@ fn a_question_must_be_clear_and_its_name_is_used_once() {
     until("it waits", || waiting(1));
     drop(leaves);
     until("it is forgotten", || waiting(0));
-    // Another waits while its proxy says that it is over: it is given no slot any more.
+    // Another client waits when its proxy says that the request is over. It gets no slot any more.
     let log: SocketAddr = address(&view, "logs").parse().unwrap();
     let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let tell = |id: &str| proxy.send_to(format!("<190>Nov 17 21:06:34 nginx: {id} 200").as_bytes(), log).unwrap();
@@ -484,19 +487,19 @@ fn one_weir_is_asked_about_many_sites_and_keeps_them_apart() {
     for number in 0..2 {
         assert!(ask(at, &of("shop.example", "/x", number)).starts_with("HTTP/1.1 204 "));
     }
-    // The shop has no free worker, so who comes next has to wait for one.
+    // The shop has no free worker, so the next client has to wait for one.
     let mut third = TcpStream::connect(at).unwrap();
     third.set_read_timeout(Some(PATIENCE)).unwrap();
     third.write_all(of("shop.example", "/x", 2).as_bytes()).unwrap();
     until("it waits", || queue(0)["waiting"] == 1);
-    // That is nothing to the other application, whichever way leads to it.
+    // This does not affect the other application, on whichever way it is reached.
     assert!(ask(at, &of("shop.example", "/blog/today", 3)).starts_with("HTTP/1.1 204 "));
     assert_eq!((queue(0)["running"].as_u64(), queue(1)["running"].as_u64()), (Some(2), Some(1)));
     let mut fifth = TcpStream::connect(at).unwrap();
     fifth.set_read_timeout(Some(PATIENCE)).unwrap();
     fifth.write_all(of("blog.example", "/", 4).as_bytes()).unwrap();
     until("it waits, too", || queue(1)["waiting"] == 1);
-    // The log of one proxy ends a slot of the site that the request was for, and only there.
+    // The log of one proxy ends a slot of the site for which the request was, and of no other.
     let log: SocketAddr = address(&view, "logs").parse().unwrap();
     let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let end = |number: usize| proxy.send_to(format!("<190>nginx: {number:032} 200").as_bytes(), log).unwrap();

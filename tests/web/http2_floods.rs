@@ -1,5 +1,5 @@
-//! Floods of HTTP/2 frames over TLS, from a few connections of one network, while visitors ask. None of them asks for anything that a server could be
-//! busy with, so the queue does not see them: the connection has to end.
+//! Floods of HTTP/2 frames over TLS, from a few connections of one network, while visitors send requests. None of these frames gives the
+//! server behind the gate anything to do, so the queue does not see them: the gate must close the connection.
 
 use super::PATIENCE;
 use super::floods::{Site, get, run};
@@ -34,14 +34,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Fields as they are, neither indexed nor compressed.
+/// Header fields in plain form, neither indexed nor compressed.
 fn block(method: &str) -> Vec<u8> {
     let fields = [(":method", method), (":scheme", "https"), (":path", "/page?20"), (":authority", "a")];
     let coded = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
     fields.iter().flat_map(|(name, value)| [vec![0], coded(name), coded(value)].concat()).collect()
 }
 
-/// What is sent before the flood, and the flood's frames by their number.
+/// What is sent before the flood, and the frames of the flood by their number.
 struct Flood {
     name: &'static str,
     first: Vec<u8>,
@@ -81,7 +81,7 @@ fn floods() -> Vec<Flood> {
     ]
 }
 
-/// Frames of one kind in one write, and writes before a connection counts as one that nobody closes.
+/// How many frames of one kind are in one write, and how many writes there are before the flood counts as not stopped.
 const FRAMES_AT_ONCE: u32 = 100;
 const WRITES: u32 = 5_000;
 
@@ -100,7 +100,7 @@ async fn connect(tls: &TlsConnector, from: [u8; 4], to: SocketAddr) -> std::io::
     tls.connect(ServerName::try_from("localhost").unwrap(), socket.connect(to).await?).await
 }
 
-/// Sends a flood until the gate closes the connection, and takes all that comes back.
+/// Sends a flood until the gate closes the connection, and reads everything that comes back.
 async fn play(stream: TlsStream<TcpStream>, flood: &Flood) {
     let (mut from, mut to) = tokio::io::split(stream);
     let reading = tokio::spawn(async move {

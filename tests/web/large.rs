@@ -1,4 +1,5 @@
-//! Large bodies in both directions: they pass through files, and memory stays flat. 96 MiB each in every test run, as many as `WEIR_LARGE_MIB` says in the soak.
+//! Tests of large bodies in both directions: they pass through files, and memory does not grow. 96 MiB each in every test run, and as many
+//! as `WEIR_LARGE_MIB` says in a soak.
 
 use super::floods::{Site, run};
 use std::time::Duration;
@@ -19,7 +20,8 @@ def app(environ, start):
     return (b"x" * (1 << 20) for _ in range(mib))
 "#;
 
-/// What a body may add to the memory of the process, whatever its size: what is kept of it in memory, and the pieces that files are written in.
+/// How much a body may add to the memory of the process, whatever its size: the part that is kept in memory, and the pieces in which files
+/// are written.
 const GROWTH_MIB: u64 = 48;
 
 fn resident_mib(site: &Site) -> u64 {
@@ -35,7 +37,7 @@ fn large_bodies_pass_both_ways_and_memory_stays_flat() {
         let site = Site::before(Gunicorn::start(APP, 4), "[web.limits]\nbody_size = \"2GiB\"\n");
         let before = resident_mib(&site);
         let mut most = before;
-        // The answer: the client waits until the server has given everything, and takes it then.
+        // Download: the client begins to read only after the server has sent everything.
         let mut stream = site.connect([127, 1, 1, 1]).await;
         let ask = format!("GET /?{mib} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         stream.write_all(ask.as_bytes()).await.unwrap();
@@ -58,7 +60,7 @@ fn large_bodies_pass_both_ways_and_memory_stays_flat() {
             }
         }
         assert!(octets > mib << 20, "{octets} octets came");
-        // The upload.
+        // Upload.
         let mut stream = site.connect([127, 1, 1, 2]).await;
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", mib << 20);
         stream.write_all(head.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What observe mode says, beside what enforcing does on the same traffic.
+//! Tests that observe mode reports what enforcing would do, compared with a gate that enforces on the same traffic.
 
 use super::floods::{Site, rest_of, run};
 use serde_json::Value;
@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 
-/// Requests for pages of 40 ms, at fixed times, before four workers.
+/// Requests for pages that take 40 ms, at fixed times, for four workers.
 struct Traffic {
     requests: u32,
     every: Duration,
-    /// From which address each of them comes.
+    /// The address from which each of them comes.
     from: fn(u32) -> [u8; 4],
 }
 
-/// Half more than the workers can do, for three seconds, from twenty networks.
+/// One and a half times what the workers can handle, for three seconds, from twenty networks.
 const BUSY: Traffic =
     Traffic { requests: 450, every: Duration::from_micros(6_667), from: |number| [127, 1, (number % 20) as u8, 1] };
 
-/// Two and a half times what they can do, for four seconds, each request from a new network. Who is not served in time goes away, as people do.
+/// Two and a half times what they can handle, for four seconds, each request from a new network. Clients that are not served in time leave,
+/// as people do.
 const FLOOD: Traffic = Traffic {
     requests: 1_000,
     every: Duration::from_millis(4),
@@ -40,7 +41,7 @@ async fn play(site: &Arc<Site>, traffic: &Traffic) -> Value {
     for one in asked {
         one.await.unwrap();
     }
-    // The last ends of the shadow are played by the next tick.
+    // The next tick processes the last ends in the shadow.
     let begun = Instant::now();
     loop {
         let queue = super::json(site.up.weir(&["web", "status", "--json"]))["backends"][0]["queue"].clone();
@@ -60,7 +61,7 @@ fn refused(queue: &Value) -> u64 {
 #[test]
 fn observing_says_what_enforcing_does() {
     run(async {
-        // Both at once, so that a busy machine is busy for both.
+        // Both run at the same time, so that other load on the machine affects both.
         let (enforcing, observing) =
             (Arc::new(Site::new("strangers = 0.0\n")), Arc::new(Site::new("strangers = 0.0\nobserve = true\n")));
         let (enforced, observed) = tokio::join!(play(&enforcing, &BUSY), play(&observing, &BUSY));
@@ -79,7 +80,8 @@ fn observing_says_what_enforcing_does() {
     });
 }
 
-/// Enforcing, most of a flood is refused. Observing, all of it reaches the server, and what is said of it is what enforcing would have done.
+/// When enforcing, most of a flood is refused. When observing, all of it reaches the server, and the report says what enforcing would have
+/// done.
 #[test]
 fn observing_a_flood_tells_how_many_enforcing_would_refuse() {
     run(async {
@@ -88,7 +90,7 @@ fn observing_a_flood_tells_how_many_enforcing_would_refuse() {
         let (enforced, observed) = tokio::join!(play(&enforcing, &FLOOD), play(&observing, &FLOOD));
         let (real, said) = (refused(&enforced), refused(&observed));
         assert!(real > 200, "it is a flood: {enforced}");
-        // What a request costs is known only when the server has ended it, and in a flood that is late.
+        // The cost of a request is known only when the server has finished it, and in a flood that is late.
         assert!(said * 2 >= real && said <= real * 2, "{real} are refused, and observing says {said}");
     });
 }

@@ -1,4 +1,5 @@
-//! What the owner of a site may say: who is known, who is refused, what a key is worth, which server rests.
+//! Tests of what the owner of a site can configure: which visitors are known, who is refused, what a key is worth, and which server gets no
+//! requests.
 
 use super::Up;
 use super::floods::{Site, rest_of, run};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use weir_peers::Gunicorn;
 
-/// Says a word, or fails.
+/// An application that answers with one word, or with an error.
 fn app(word: &str, status: &str) -> String {
     format!(
         "def app(environ, start):\n    start({status:?}, [('Content-Length', '{}')])\n    return [b'{word}']\n",
@@ -75,7 +76,7 @@ fn a_server_that_answers_everybody_with_errors_is_left_alone() {
     });
 }
 
-/// Pieces of an answer as a language model gives them: each keeps a worker busy.
+/// Sends an answer in pieces, like a language model. Each answer keeps a worker busy.
 const STREAM: &str = r#"
 import time
 def app(environ, start):

@@ -1,4 +1,4 @@
-//! The recipes of docs/operating.md with real peers: HAProxy in front, several front-ends with a hitserver and with NATS.
+//! Tests of the recipes in docs/operating.md with real peers: HAProxy in front, several front-ends with a hitserver and with NATS.
 
 use super::{PATIENCE, Up, json, spawn};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A process that ends with the test.
+/// A process that is killed when this is dropped.
 pub(super) struct Process(Child);
 
 impl Drop for Process {
@@ -35,7 +35,7 @@ pub(super) fn until(what: &str, mut met: impl FnMut() -> bool) {
     }
 }
 
-/// Asks from an address of its own, so that the one who is told can be told apart from the one who tells.
+/// Sends a request from this address, so that the client and the proxy that names it can be told apart.
 fn ask(at: SocketAddr, from: &str, path: &str) -> String {
     let output = Command::new("curl")
         .args(["-s", "--max-time", "20", "--interface", from, &format!("http://{at}{path}")])
@@ -64,7 +64,7 @@ fn haproxy_says_who_the_client_is_by_the_proxy_protocol_and_by_the_header() {
     let (_haproxy, at) = haproxy(folder.path(), &server);
     let said = ask(at, "127.0.3.4", "/echo");
     assert!(said.contains("x-forwarded-for: 127.0.3.4"), "{said}");
-    // Somebody who is not listed may not say it.
+    // A client that is not listed may not name another address.
     let mut stream = TcpStream::connect(up.at[0]).unwrap();
     drop(stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
     let mut said = String::new();
@@ -117,7 +117,7 @@ fn three_front_ends_meet_at_a_hitserver_and_one_is_killed() {
     let carrier = format!("relays = [\"{relay}\"]");
     let mut three: Vec<Up> = ["one", "two", "three"].iter().map(|name| front_end(name, &key, &carrier)).collect();
     until("all to meet", || three.iter().all(|up| peers(up) == 2));
-    // A request runs at the third one, and the others know its session; then the third one dies.
+    // A request runs at the third front-end, and the others know its session. Then the third one dies.
     let mut slow = TcpStream::connect(three[2].at[0]).unwrap();
     slow.write_all(b"GET /slow?ms=10000 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let known = |up: &Up| json(up.weir(&["web", "status", "--json"]))["backends"][0]["queue"]["sessions"].clone();
@@ -128,7 +128,7 @@ fn three_front_ends_meet_at_a_hitserver_and_one_is_killed() {
     for up in &three {
         assert!(ask(up.at[0], "127.0.0.1", "/").contains("web gate works"));
     }
-    // No hitserver: an alarm, and everybody is served.
+    // Without a hitserver there is an alarm, and everybody is served.
     drop(running);
     until("an alarm", || three.iter().all(|up| alarms(up)[0] == "no_carrier"));
     let printed = three[0].weir(&["web", "status"]).ok();
@@ -149,7 +149,7 @@ fn front_ends_meet_over_nats() {
     assert!(metrics.contains("\nweir_web_exchange_peers 1\n"), "{metrics}");
 }
 
-/// What the start-up table says where there is nothing to serve.
+/// What the table at the start says if there is nothing to serve.
 #[test]
 fn without_a_backend_the_gate_is_off() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `weir reload` and SIGHUP: what changes while everything runs, and what is refused.
+//! Tests of `weir reload` and SIGHUP: what changes while everything runs, and what is refused.
 
 use super::{PATIENCE, Up, configure, json};
 use serde_json::json;
@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A server that answers everything with its name; its address.
+/// Starts a server that answers everything with its name. Returns its address.
 fn server(name: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -29,7 +29,7 @@ fn answer(mut stream: TcpStream, name: &str) {
     }
 }
 
-/// Asks on a connection that stays open; who has answered.
+/// Sends a request on a connection that stays open. Returns the name of the server that answered.
 fn ask(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -88,7 +88,7 @@ fn what_is_not_there_cannot_reload() {
     assert!(output.status.code() == Some(1) && said.contains("there is no data folder"), "{said}");
 }
 
-/// The certificate of the file is the one that clients see, without a restart.
+/// After a reload, clients get the certificate that is in the file, without a restart.
 #[test]
 fn certificates_are_changed_by_a_reload() {
     let up = Up::new("");

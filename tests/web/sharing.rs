@@ -1,4 +1,5 @@
-//! Two front-ends before one server, with a relay and with NATS: who is known at one is known at the other, and who waited at one has its place at the other.
+//! Tests of two front-ends for one server, with a relay and with NATS: a visitor who is known at one is known at the other, and one who
+//! waited at one has the same place at the other.
 
 use super::floods::{Site, run};
 use super::recipes::{free_address, key, peers, start, until};
@@ -36,7 +37,7 @@ async fn play([one, two]: [Arc<Site>; 2]) {
     let cookie = said.split("set-cookie: weir=").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
     let mut known = Browser::at([127, 1, 1, 1]);
     known.cookie = Some(format!("weir={cookie}"));
-    // Both are flooded from ever new networks.
+    // Both are flooded from new networks.
     let floods = [flood(&one, 80, false, "text/html"), flood(&two, 80, false, "text/html")];
     for flood in &floods {
         flood.begun().await;

@@ -1,4 +1,5 @@
-//! A real Flask application that signs people in with its own session cookie: who has signed in is not crowded out, and a made-up cookie is worth nothing.
+//! Tests with a real Flask application that signs people in with its own session cookie: visitors who have signed in are not crowded out,
+//! and a made-up cookie is worth nothing.
 
 use super::floods::{Site, rest_of, run};
 use super::waiting::flood;
@@ -44,7 +45,7 @@ fn page(cookie: &str) -> String {
     format!("GET /page?1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n")
 }
 
-/// What the answer sets, as a browser sends it back.
+/// The cookies that the answer sets, as a browser sends them back.
 fn cookies(said: &str) -> String {
     let set = said
         .lines()
@@ -67,7 +68,7 @@ fn who_signed_in_to_flask_is_served_at_once_while_strangers_wait() {
             let said = send(&site, [127, 1, 1, 1], &page(&signed_in)).await;
             assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("page for ann"), "{said}");
         }
-        // A cookie of that name that the application has not set is a stranger's.
+        // A cookie with that name that the application has not set makes its visitor a stranger.
         let begun = Instant::now();
         loop {
             let said = send(&site, [127, 1, 2, 1], &page("session=made-up")).await;
@@ -80,8 +81,8 @@ fn who_signed_in_to_flask_is_served_at_once_while_strangers_wait() {
     });
 }
 
-/// The application renews its session with every answer, as many do. The session is sold, and shown from other networks with and without the gate's own cookie: each of
-/// them is answered as a stranger or a newcomer, and none is known for it.
+/// The application renews its session with every answer, as many do. The session is sold, and used from other networks with and without the
+/// gate's own cookie. Each of these is served as a stranger or a newcomer, and none becomes known by it.
 #[test]
 fn a_sold_session_makes_one_visitor_known_and_not_one_of_every_network() {
     const NETWORKS: u8 = 12;
@@ -91,7 +92,7 @@ fn a_sold_session_makes_one_visitor_known_and_not_one_of_every_network() {
         let site = Site::before(Gunicorn::start_flask(&renewing, 4), "sign_in_cookie = \"session\"\n");
         let home = cookies(&send(&site, [127, 1, 1, 1], &login("right")).await);
         let session = home.split("; ").find(|cookie| cookie.starts_with("session=")).unwrap().to_owned();
-        // What the server worked on for whom: known visitors, newcomers, strangers.
+        // How much the server worked for known visitors, newcomers and strangers.
         let served = || {
             let status = super::json(site.up.weir(&["web", "status", "--json"]));
             let by_standing = &status["backends"][0]["queue"]["counters"]["service_by_standing_s"];

@@ -1,5 +1,5 @@
-//! A gate before servers of language models: signed tokens are the clients, and the model's own tokens are what they pay with. The server is a real Flask
-//! behind gunicorn that answers as such servers do, whole or as a stream of events.
+//! Tests of a gate in front of servers of language models: signed tokens identify the clients, and the tokens of the model are the cost of
+//! a request. The server is a real Flask behind gunicorn that answers as such servers do, as a whole or as a stream of events.
 
 use super::floods::{Site, rest_of, run};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use weir_peers::Gunicorn;
 
-/// Every answer keeps a worker busy for 20 ms, however many tokens it has, as one that is worked on together with others.
+/// Every answer keeps a worker busy for 20 ms, however many tokens it has, like an answer that is computed together with others.
 const MODEL: &str = r#"
 import gzip, json, time
 from flask import Flask, Response, request
@@ -50,7 +50,7 @@ fn ask(path: &str, key: &str, tokens: u32, stream: bool) -> String {
     )
 }
 
-/// Clients that ask again as soon as they are answered, and how often they were.
+/// Clients that send the next request as soon as they are answered, and how often they were answered.
 struct Asking {
     answered: Arc<AtomicUsize>,
     tasks: Vec<JoinHandle<()>>,
@@ -67,7 +67,7 @@ impl Asking {
                     let _ = stream.write_all(request.as_bytes()).await;
                     let said = rest_of(&mut stream).await;
                     assert!(said.starts_with("HTTP/1.1 200 OK"), "{said}");
-                    // Where tokens are counted, nobody gets an answer in which they cannot be seen.
+                    // If tokens are counted, nobody gets an answer in which they cannot be seen.
                     assert!(!request.contains(" /v1/") || said.contains("total_tokens"), "{said}");
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
@@ -81,7 +81,7 @@ impl Asking {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until this many more requests were answered.
     async fn more(&self, count: usize) {
         let (begun, before) = (Instant::now(), self.count());
         while self.count() < before + count {
@@ -108,7 +108,7 @@ fn tokens_of_a_model_are_the_price_and_nobody_talks_it_down() {
             file.display()
         );
         let site = Arc::new(Site::before(Gunicorn::start_flask(MODEL, 4), &more));
-        // By time they are equal, and by tokens one of them asks for a hundred times as much. Each lets as many requests wait.
+        // By time both are equal; by tokens one of them requests a hundred times as much. Each has the same number of requests waiting.
         for (path, by_tokens) in [("/plain", false), ("/v1/chat/completions", true)] {
             let dear = Asking::begin(&site, 12, |number| ask(path, "dear-key-0123456789", 1_000, number % 2 == 0));
             let cheap = Asking::begin(&site, 12, |number| ask(path, "cheap-key-0123456789", 10, number % 2 == 0));
@@ -124,7 +124,7 @@ fn tokens_of_a_model_are_the_price_and_nobody_talks_it_down() {
     });
 }
 
-/// A token that openssl signs with the key of `folder`.
+/// A token that openssl signs with the key in `folder`.
 fn signed(folder: &Path, content: &str) -> String {
     let coded = |octets: &[u8]| {
         let coded = openssl(folder, &["base64", "-A"], octets);
@@ -169,7 +169,7 @@ fn clients_with_tokens_of_a_public_key_share_by_the_weight_in_them() {
         let ratio = (large.count() - before.0) as f64 / (small.count() - before.1) as f64;
         assert!((2.0..=4.5).contains(&ratio), "{ratio}");
         drop((large, small));
-        // A token for somebody else is worth nothing: its client is a stranger, and is given a cookie like one.
+        // A token for another audience is worth nothing: its client is a stranger, and gets a cookie like one.
         let other = signed(at, r#"{"sub":"large","tier":1000,"aud":"elsewhere","exp":4000000000}"#);
         let mut stream = site.connect([127, 4, 1, 1]).await;
         stream.write_all(ask("/chat", &other, 1, false).as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The waiting page before a real gunicorn: newcomers who wait as they are told get in, whoever else asks.
+//! Tests of the waiting page in front of a real gunicorn: newcomers who wait as they are told are admitted, whoever else sends requests.
 
 use super::floods::{Site, rest_of, run};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl Browser {
         let mut stream = site.connect(self.from).await;
         stream.write_all(ask.as_bytes()).await.unwrap();
         let said = rest_of(&mut stream).await;
-        // Other proxies write names of fields in another way.
+        // Other proxies write the names of fields with other capitals.
         let said = said.replace("Set-Cookie: ", "set-cookie: ").replace("Retry-After: ", "retry-after: ");
         if let Some(given) = said.split("set-cookie: weir=").nth(1).and_then(|rest| rest.split(';').next()) {
             self.cookie = Some(format!("weir={given}"));
@@ -33,7 +33,7 @@ impl Browser {
         said
     }
 
-    /// Asks again whenever the page says so, until it is let in; what it was told on the way.
+    /// Requests the page again whenever it says so, until it is admitted. Returns the times that it was told to wait.
     pub(super) async fn get_in(&mut self, site: &Site) -> Vec<u64> {
         let (mut told, begun) = (Vec::new(), Instant::now());
         loop {
@@ -49,14 +49,14 @@ impl Browser {
     }
 }
 
-/// When a waiting page asks again.
+/// After how many seconds a waiting page reloads.
 pub(super) fn refresh(said: &str) -> u64 {
     assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
     let after = said.split("http-equiv=\"refresh\" content=\"").nth(1).and_then(|rest| rest.split('"').next());
     after.and_then(|after| after.parse().ok()).unwrap_or_else(|| panic!("no waiting page: {said}"))
 }
 
-/// Asks without a pause and without a cookie, from a new network each time, or from one /24.
+/// Sends requests without a pause and without a cookie, from a new network each time, or from a single /24.
 pub(super) fn flood(site: &Arc<Site>, connections: usize, one_network: bool, accept: &'static str) -> Flood {
     let (answered, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let tasks = (0..connections).map(|_| {
@@ -99,7 +99,7 @@ impl Drop for Flood {
     }
 }
 
-/// A flood that fills the queue from ever new networks, and one from the newcomer's own /24. Neither reads the page.
+/// One flood fills the queue from new networks, and another one comes from the newcomer's own /24. Neither reads the page.
 #[test]
 fn a_newcomer_who_waits_as_told_gets_in_even_from_the_attackers_own_network() {
     run(async {
@@ -142,7 +142,7 @@ fn programs_hear_503_with_a_time_and_no_page() {
     });
 }
 
-/// Cookies of the page are good for whom they were given to: a forged one, and one from elsewhere, is none.
+/// A cookie of the page works only for the client that it was given to. A forged one, or one from another client, counts for nothing.
 #[test]
 fn forged_and_foreign_cookies_gain_no_place() {
     run(async {
@@ -170,7 +170,8 @@ fn forged_and_foreign_cookies_gain_no_place() {
     });
 }
 
-/// More obedient programs than there are slots, in one network, keep a newcomer of another network no longer than their turns take.
+/// More obedient programs than there are slots, all in one network, delay a newcomer of another network only by as long as their turns
+/// take.
 #[test]
 fn obedient_bots_take_turns_with_everybody_else() {
     run(async {

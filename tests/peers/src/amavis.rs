@@ -1,4 +1,4 @@
-//! A private Amavis that has one scanner, by clamd's protocol, and refuses what it finds.
+//! A private Amavis that asks one scanner by clamd's protocol and refuses what the scanner finds.
 
 use crate::{spawn_bound, wait_until_it_listens};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -49,7 +49,7 @@ pub struct Amavis {
 }
 
 impl Amavis {
-    /// Starts one that asks `scanner` (`127.0.0.1:3310`) and hands what is clean to the mail server at `next`.
+    /// Starts one that asks `scanner` (`127.0.0.1:3310`) and passes clean mail to the mail server at `next`.
     pub fn start(scanner: &str, next: &str) -> Amavis {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (file, home) = (folder.path().join("amavisd.conf"), folder.path().join("home"));
@@ -59,7 +59,7 @@ impl Amavis {
         let text = CONFIGURATION.replace("FOLDER", &home.display().to_string());
         let text = text.replace("PORT", &address.port().to_string()).replace("NEXT", &format!("[{host}]:{port}"));
         std::fs::write(&file, text.replace("SCANNER", scanner)).expect("the folder is ours");
-        // It runs as another user, which must get at its home and not at its configuration.
+        // It runs as another user, which needs its home folder but not its configuration.
         let opened = Command::new("chmod").arg("755").arg(folder.path()).status();
         let owned = Command::new("chown").args(["-R", "amavis"]).arg(&home).status();
         let fine = [opened, owned].into_iter().all(|done| done.is_ok_and(|status| status.success()));
@@ -72,7 +72,7 @@ impl Amavis {
         amavis
     }
 
-    /// Where it takes mail.
+    /// The address at which it takes mail.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -85,7 +85,7 @@ impl Amavis {
 
 impl Drop for Amavis {
     fn drop(&mut self) {
-        // Asked politely, it ends its children.
+        // Terminated in an orderly way, it ends its children too.
         let _ = Command::new("kill").arg(self.server.id().to_string()).status();
         let _ = self.server.wait();
     }

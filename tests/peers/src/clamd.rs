@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Debian's test files, all of which hold the same small program.
+/// Debian's test files, all of which contain the same small program.
 pub const TEST_FILES: &str = "/usr/share/clamav-testfiles";
 
 /// The server, on a Unix socket and on a port of loopback.
@@ -22,19 +22,19 @@ impl Clamd {
         Clamd::start_with("")
     }
 
-    /// Starts one with more lines in its configuration, such as `MaxThreads 4`. It opens archives deeper than usual, and says so
-    /// where it does not.
+    /// Starts one with further lines in its configuration, such as `MaxThreads 4`. It opens archives deeper than usual, and reports
+    /// archives that it does not open completely.
     pub fn start_with(more: &str) -> Clamd {
         Clamd::start_plain(&format!("MaxRecursion 30\nAlertExceedsMax yes\n{more}"))
     }
 
-    /// Starts one with as many made-up signatures that nothing matches as make a scan cost what it costs on a site: with two
-    /// signatures clamd has less to do than any clamd in use. ClamAV's own database has several million, most of them hashes.
+    /// Starts one with so many made-up signatures that a scan costs as much as on a real site. None of them matches anything. With only two
+    /// signatures, clamd would have less to do than any clamd in use. ClamAV's own database has several million, most of them hashes.
     pub fn start_with_database(more: &str) -> Clamd {
         Clamd::start_in(made_up_database(), &format!("MaxRecursion 30\nAlertExceedsMax yes\n{more}"))
     }
 
-    /// Starts one with clamd's own bounds, about which it is silent, and more lines in its configuration.
+    /// Starts one with clamd's own limits, which it does not report when they are reached, and further lines in its configuration.
     pub fn start_plain(more: &str) -> Clamd {
         Clamd::start_in(tempfile::tempdir().expect("a temporary folder"), more)
     }
@@ -95,17 +95,17 @@ impl Clamd {
         }
     }
 
-    /// Lets it hang: connections are taken by the kernel, and nobody answers.
+    /// Lets it hang: the kernel accepts connections, but nothing answers.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Ends the hanging.
     pub fn thaw(&self) {
         self.signal("-CONT");
     }
 
-    /// Adds a signature for some text, and has it read.
+    /// Adds a signature for some text, and makes it read the signature.
     pub fn learn(&self, name: &str, text: &str) {
         let text: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
         let file = self.folder.path().join(format!("signatures/{name}.ndb"));
@@ -127,12 +127,12 @@ impl Drop for Clamd {
     }
 }
 
-/// The test file that every scanner must find; in two pieces here, so that none takes this file for it.
+/// The test file that every scanner must find. It is in two pieces here, so that no scanner reports this source file.
 pub fn eicar() -> String {
     [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat()
 }
 
-/// A folder with signatures for pieces of any file and of programs, and hashes of whole files.
+/// A folder with signatures for parts of files and of programs, and with hashes of whole files.
 fn made_up_database() -> tempfile::TempDir {
     const PIECES: u64 = 60_000;
     const HASHES: u64 = 300_000;

@@ -1,7 +1,7 @@
-//! A private name server: it answers from a table, over UDP, and says what it was asked.
+//! A private name server: it answers from a table, over UDP, and counts what it was asked.
 //!
-//! A name that is not in the table does not exist. Records of other types than those asked for are left out, so a name
-//! with none of the type asked for exists and is empty.
+//! A name that is not in the table does not exist. Only records of the requested type are returned, so a name that has only other records
+//! exists, with an empty answer.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,7 +14,7 @@ pub struct NameServer {
     state: Arc<Mutex<State>>,
 }
 
-/// What is known of a name.
+/// What is known about a name.
 #[derive(Debug, Clone)]
 pub enum Record {
     /// Text, cut into strings of 255 octets.
@@ -27,21 +27,21 @@ pub enum Record {
     Ptr(String),
     /// Text in strings as they are given.
     Strings(Vec<String>),
-    /// Another name for this one.
+    /// Another name that this name stands for.
     Alias(String),
-    /// SERVFAIL to whatever the other records do not answer.
+    /// SERVFAIL for everything that the other records do not answer.
     Fails,
 }
 
-/// How it answers.
+/// How the server behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mood {
-    /// By the table.
+    /// It answers from the table.
     #[default]
     Well,
-    /// Not at all.
+    /// It does not answer.
     Silent,
-    /// SERVFAIL to everything.
+    /// It answers everything with SERVFAIL.
     Failing,
 }
 
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl NameServer {
-    /// Starts one that knows nothing.
+    /// Starts one with an empty table.
     pub fn start() -> NameServer {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let server = NameServer { address: socket.local_addr().expect("an address"), state: Arc::default() };
@@ -63,7 +63,7 @@ impl NameServer {
         server
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -87,12 +87,12 @@ impl NameServer {
         self.with(name, Record::Address(address.parse().expect("an address")))
     }
 
-    /// Changes how it answers.
+    /// Changes how it behaves.
     pub fn be(&self, mood: Mood) {
         self.state().mood = mood;
     }
 
-    /// Changes how it answers about one name.
+    /// Changes how it behaves for one name.
     pub fn be_about(&self, name: &str, mood: Mood) {
         self.state().moods.insert(name.to_lowercase(), mood);
     }
@@ -136,7 +136,7 @@ const NXDOMAIN: u8 = 3;
 
 struct Question<'a> {
     id: &'a [u8],
-    /// As it came, to be repeated.
+    /// The question as it came, to be repeated in the answer.
     section: &'a [u8],
     name: String,
     kind: u16,
@@ -166,7 +166,7 @@ impl Question<'_> {
     fn reply(&self, code: u8, records: &[Record]) -> Vec<u8> {
         let answers: Vec<(u16, Vec<u8>)> = records.iter().filter_map(|record| record.data(self.kind)).collect();
         let mut out = self.id.to_vec();
-        // An authoritative answer; recursion was asked for and is there.
+        // An authoritative answer; recursion was requested and is available.
         out.extend_from_slice(&[0x85, 0x80 | code, 0, 1]);
         out.extend_from_slice(&(answers.len() as u16).to_be_bytes());
         out.extend_from_slice(&[0, 0, 0, 0]);
@@ -185,7 +185,7 @@ impl Question<'_> {
 const ALIAS: u16 = 5;
 
 impl Record {
-    /// What answers a question of this kind, and of which kind the answer is.
+    /// The data that answers a question of this type, and its own type.
     fn data(&self, kind: u16) -> Option<(u16, Vec<u8>)> {
         let data = match (self, kind) {
             (Record::Address(IpAddr::V4(address)), 1) => address.octets().to_vec(),

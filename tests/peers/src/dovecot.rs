@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The server: authentication alone, users in a file.
+/// The server. It only checks passwords; its users are in a file.
 #[derive(Debug)]
 pub struct Dovecot {
     folder: tempfile::TempDir,
@@ -14,13 +14,13 @@ pub struct Dovecot {
 }
 
 impl Dovecot {
-    /// Starts one that knows these users and their passwords.
+    /// Starts one with these users and passwords.
     pub fn start(users: &[(&str, &str)]) -> Dovecot {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let lines: String = users.iter().map(|(name, password)| format!("{name}:{{PLAIN}}{password}\n")).collect();
         std::fs::write(folder.path().join("users"), lines).expect("users");
         std::fs::write(folder.path().join("dovecot.conf"), configuration(folder.path())).expect("a configuration");
-        // Its helpers run as other users and must get at the folder.
+        // Its helper processes run as other users and need access to the folder.
         let opened = Command::new("chmod").arg("755").arg(folder.path()).status();
         assert!(opened.is_ok_and(|status| status.success()));
         let mut dovecot = Dovecot { folder, server: None };
@@ -28,9 +28,8 @@ impl Dovecot {
         dovecot
     }
 
-    /// A field of the one mail in a Maildir whose Message-ID contains `id`, as `doveadm fetch` has it, without
-    /// empty lines at its end; none while it is not there.
-    /// No server runs for this.
+    /// A field of the only mail in a Maildir whose Message-ID contains `id`, as `doveadm fetch` prints it, without empty lines at its end;
+    /// none if there is no such mail yet. No server runs for this.
     pub fn fetch(maildir: &Path, id: &str, field: &str) -> Option<String> {
         let owner = std::fs::metadata(maildir).ok()?.uid().to_string();
         let home = tempfile::tempdir().expect("a temporary folder");
@@ -48,7 +47,7 @@ impl Dovecot {
             .env("HOME", home.path());
         let output = command.output().expect("doveadm runs: is dovecot-core installed?");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The name of the field, then its text.
+        // The output is the name of the field, then its text.
         let text = said.split_once(&format!("{field}:"))?.1;
         let text = text.strip_prefix('\n').or(text.strip_prefix(' ')).unwrap_or(text);
         Some(text.replace("\r\n", "\n").trim_end_matches('\n').to_owned())
@@ -59,10 +58,10 @@ impl Dovecot {
         self.folder.path().join("run/weir-login")
     }
 
-    /// Stops it, and everything it started.
+    /// Stops it, and all processes that it started.
     pub fn stop(&mut self) {
         let Some(mut server) = self.server.take() else { return };
-        // Asked politely, the master ends its helpers; killed, it would leave them.
+        // Terminated in an orderly way, the master ends its helpers; if it were killed, they would stay.
         let _ = Command::new("kill").arg(server.id().to_string()).status();
         let _ = server.wait();
     }
@@ -82,12 +81,12 @@ impl Dovecot {
         }
     }
 
-    /// Lets it hang: it is there, and does not answer.
+    /// Lets it hang: it runs, but does not answer.
     pub fn freeze(&self) {
         self.signal_all("-STOP");
     }
 
-    /// Lets it go on.
+    /// Ends the hanging.
     pub fn thaw(&self) {
         self.signal_all("-CONT");
     }
@@ -118,7 +117,7 @@ fn configuration(folder: &Path) -> String {
     let user =
         String::from_utf8_lossy(&Command::new("id").arg("-un").output().expect("id runs").stdout).trim().to_owned();
     let folder = folder.display();
-    // No protocols: nothing listens but the socket below. Everything that would be Dovecot's own user is ours.
+    // No protocols, so nothing listens except the socket below. Our own user takes the place of all of Dovecot's users.
     format!(
         "base_dir = {folder}/run\nstate_dir = {folder}/state\nlog_path = {folder}/log\nprotocols =\nssl = no\n\
          default_internal_user = {user}\ndefault_login_user = {user}\n\

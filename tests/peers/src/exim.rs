@@ -1,4 +1,4 @@
-//! A private Exim that has its mail scanned by clamd's protocol while it takes it. Its package cannot be installed beside Postfix's, so
+//! A private Exim that has mail scanned by clamd's protocol while it accepts it. Its package cannot be installed beside Postfix's, so
 //! `tools/setup` unpacks it into `target/exim`.
 
 use crate::{spawn_bound, wait_until_it_listens};
@@ -27,7 +27,7 @@ check_data:
   accept
 ";
 
-/// The server. What it takes stays in its queue.
+/// The server. Mail that it accepts stays in its queue.
 #[derive(Debug)]
 pub struct Exim {
     _folder: tempfile::TempDir,
@@ -46,7 +46,7 @@ impl Exim {
         let text = CONFIGURATION.replace("FOLDER", &folder.path().display().to_string());
         let text = text.replace("PORT", &address.port().to_string()).replace("HOST", host).replace("SCANNER", port);
         ["spool", "log"].iter().for_each(|name| std::fs::create_dir(folder.path().join(name)).expect("it is ours"));
-        // It runs as its own user, which must get at its folders and not at its configuration.
+        // It runs as a user of its own, which needs its folders but not its configuration.
         let owned = Command::new("chown").args(["-R", "Debian-exim"]).arg(folder.path()).status();
         assert!(owned.is_ok_and(|status| status.success()), "no user Debian-exim: run `make setup` as root");
         let file = folder.path().join("exim.conf");
@@ -61,7 +61,7 @@ impl Exim {
         exim
     }
 
-    /// Where it takes mail.
+    /// The address at which it takes mail.
     pub fn address(&self) -> String {
         self.address.to_string()
     }

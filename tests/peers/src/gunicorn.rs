@@ -1,4 +1,4 @@
-//! A private gunicorn with workers that do one thing at a time, as most sites in Python have it.
+//! A private gunicorn with workers that do one thing at a time, as on most sites in Python.
 
 use crate::{free_port, spawn_bound};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -15,13 +15,13 @@ pub struct Gunicorn {
 }
 
 impl Gunicorn {
-    /// Starts one with an application, whose text in Python defines `app`, and waits until it accepts.
+    /// Starts one with an application and waits until it accepts connections. `app` is the source of the application in Python.
     pub fn start(app: &str, workers: u32) -> Gunicorn {
         let free = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         Gunicorn::start_at("gunicorn", app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
     }
 
-    /// The same with the Flask that `tools/setup` has put into `target/flask`.
+    /// The same with the Flask that `tools/setup` has installed in `target/flask`.
     pub fn start_flask(app: &str, workers: u32) -> Gunicorn {
         let free = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/flask/bin/gunicorn");
@@ -51,7 +51,7 @@ impl Gunicorn {
         gunicorn
     }
 
-    /// Where it listens: `host:port`, or `unix:/path`.
+    /// The address at which it listens: `host:port`, or `unix:/path`.
     pub fn place(&self) -> &str {
         &self.place
     }
@@ -66,7 +66,8 @@ impl Gunicorn {
 
 impl Drop for Gunicorn {
     fn drop(&mut self) {
-        // Asked politely, it ends its workers; killed, it would leave them. One that is stuck in a write does not listen.
+        // Terminated in an orderly way, it ends its workers; if it were killed, they would stay. A worker that is stuck in a write does not
+        // react.
         let _ = Command::new("kill").args(["-QUIT", &self.server.id().to_string()]).status();
         let _ = self.server.wait();
     }

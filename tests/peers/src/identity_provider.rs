@@ -1,4 +1,4 @@
-//! A private OpenID Connect provider: the package `oidc-provider` for Node.js, as it is, or one of our own that tells lies.
+//! A private OpenID Connect provider: the unmodified package `oidc-provider` for Node.js, or one of our own that lies.
 //!
 //! `tools/setup` installs the package into `target/oidc-provider`.
 
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The provider. Its client is `weir`; people are `ann`, `bob`, `cat` and `admin`, in the groups that the script names.
+/// The provider. Its client is `weir`. Its people are `ann`, `bob`, `cat` and `admin`, in the groups that its script names.
 #[derive(Debug)]
 pub struct TestIdentityProvider {
     port: u16,
@@ -19,7 +19,7 @@ impl TestIdentityProvider {
     /// The secret of its client.
     pub const SECRET: &str = "a secret: with /+% in it";
 
-    /// One that has an address and does not run yet.
+    /// A provider that has an address but does not run yet.
     pub fn new(authority: &TestAuthority) -> TestIdentityProvider {
         TestIdentityProvider {
             port: free_port(),
@@ -28,12 +28,12 @@ impl TestIdentityProvider {
         }
     }
 
-    /// What it calls itself.
+    /// Its issuer, which is its name for itself.
     pub fn issuer(&self) -> String {
         format!("https://localhost:{}", self.port)
     }
 
-    /// Starts the real one. People come back to `redirect`, with tokens that are signed in this way.
+    /// Starts the real one. It sends people back to `redirect`, with tokens that are signed by this algorithm.
     pub fn start(&mut self, redirect: &str, algorithm: &str) {
         let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/oidc-provider");
         assert!(home.join("ready").exists(), "oidc-provider is not in target/oidc-provider: run `make setup`");
@@ -44,7 +44,7 @@ impl TestIdentityProvider {
         self.run(command);
     }
 
-    /// Starts the one that tells lies.
+    /// Starts the one that lies.
     pub fn start_lying(&mut self) {
         let (certificate, key) = self.certificate.clone();
         let mut command = node("lying_provider.mjs");
@@ -66,7 +66,7 @@ impl TestIdentityProvider {
         let _ = server.wait();
     }
 
-    /// Lets it hang: it is there, and does not answer.
+    /// Lets it hang: it runs, but does not answer.
     pub fn freeze(&self) {
         let Some(server) = &self.server else { return };
         let sent = Command::new("kill").arg("-STOP").arg(server.id().to_string()).status();

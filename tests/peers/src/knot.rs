@@ -1,4 +1,4 @@
-//! A private Knot DNS: an authoritative name server for everything, with the records that a test gives it.
+//! A private Knot DNS: an authoritative name server for all names, with the records that a test gives it.
 
 use crate::{free_port, spawn_bound, wait_until_it_listens};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,12 +14,12 @@ pub struct Knot {
 }
 
 impl Knot {
-    /// Starts one with these lines of a zone file. Names are absolute and end with a dot; all others do not exist.
+    /// Starts one with these lines of a zone file. Names are absolute and end with a dot; no other names exist.
     pub fn start(records: &str) -> Knot {
         Knot::serve(records, None)
     }
 
-    /// The same, which signs these records (DNSSEC), and has others in the zone `unsigned.example.`, which is not signed.
+    /// The same, but it signs these records (DNSSEC), and has others in the zone `unsigned.example.`, which is not signed.
     pub fn start_signed(records: &str, unsigned: &str) -> Knot {
         Knot::serve(&format!("{records}\nunsigned.example. NS ns.test.\n"), Some(unsigned))
     }
@@ -39,14 +39,14 @@ impl Knot {
         std::fs::write(&configuration, lines).expect("a configuration");
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "knotd", "-c"]).arg(configuration);
-        // The server stands in sbin, which is not on everybody's path.
+        // The server is in a sbin folder, which may not be in the path.
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdout(Stdio::null()).stderr(Stdio::inherit());
         let mut server = spawn_bound(command);
         wait_until_it_listens(&mut server, address, "knot");
         Knot { folder, server, address }
     }
 
-    /// Whom a resolver has to trust that checks its signatures: DS records of the root.
+    /// What a resolver must trust to check its signatures: DS records of the root.
     pub fn anchor(&self) -> String {
         let mut command = Command::new("keymgr");
         command.arg("-c").arg(self.folder.path().join("knot.conf")).args([".", "ds"]);
@@ -55,7 +55,7 @@ impl Knot {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Where it listens, by UDP and by TCP.
+    /// Its address for UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -82,7 +82,7 @@ fn zone(origin: &str, records: &str) -> String {
     format!("$ORIGIN {origin}\n$TTL 60\n@ SOA ns.test. admin.test. 1 60 60 60 60\n@ NS ns.test.\n{records}")
 }
 
-/// The last zone of the configuration is signed, and there is one more that is not.
+/// Makes the last zone of the configuration signed, and adds one that is not.
 fn signing(folder: &Path) -> String {
     let at = folder.display();
     format!(

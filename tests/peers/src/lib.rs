@@ -1,6 +1,6 @@
-//! Real peers for tests: private servers in temporary folders, on no fixed port, gone with the test process.
+//! Real peers for tests: private servers in temporary folders, on free ports, which end with the test process.
 //!
-//! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
+//! If a peer is missing, the test fails with a sentence that says what to install; it is never skipped.
 
 mod amavis;
 mod clamd;
@@ -51,7 +51,7 @@ use std::time::{Duration, Instant};
 /// Starts a server that the kernel kills when this process ends, however it ends.
 fn spawn_bound(mut command: Command) -> Child {
     let (sender, receiver) = mpsc::channel();
-    // The kernel's signal comes when the *thread* that started the server ends; so that thread never does.
+    // The kernel sends the signal when the *thread* that started the server ends, so that thread never ends.
     std::thread::spawn(move || {
         let _ = sender.send(command.spawn());
         loop {
@@ -61,7 +61,7 @@ fn spawn_bound(mut command: Command) -> Child {
     receiver.recv().expect("the thread answers").unwrap_or_else(|error| panic!("a server did not start: {error}"))
 }
 
-/// Waits until a server listens; `package` is the one to install if it ends instead.
+/// Waits until a server listens. If the server ends instead, `package` is what should be installed.
 fn wait_until_it_listens(server: &mut Child, address: SocketAddr, package: &str) {
     let begun = Instant::now();
     while TcpStream::connect(address).is_err() {
@@ -72,16 +72,16 @@ fn wait_until_it_listens(server: &mut Child, address: SocketAddr, package: &str)
     }
 }
 
-/// Removes a folder when this process ends, however it ends: what a `static` owns is never dropped.
+/// Removes a folder when this process ends, however it ends, because what a `static` owns is never dropped.
 fn remove_at_end(folder: &Path) {
     let mut command = Command::new("sh");
-    // Its input ends with us, and with us the server whose folder it is; that one may need a moment.
+    // Its standard input is closed when our process ends. The server whose folder this is ends then too, and may need a moment for that.
     command.args(["-c", "cat; sleep 0.2; rm -rf -- \"$1\"", "sh"]).arg(folder).stdin(Stdio::piped());
     let watcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("sh runs");
     std::mem::forget(watcher);
 }
 
-/// A command that runs `program` as `user` where we are root, bound to the life of its parent.
+/// A command that runs `program` as `user` if we are root. It ends with its parent.
 fn bound_command(user: &str, program: PathBuf) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=KILL");

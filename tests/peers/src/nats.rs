@@ -21,7 +21,7 @@ impl Nats {
         Nats::with(&[])
     }
 
-    /// A server with these further arguments, such as `--user`.
+    /// A server with further arguments, such as `--user`.
     pub fn with(more: &[&str]) -> Nats {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let more: Vec<String> = more.iter().map(|argument| (*argument).to_owned()).collect();
@@ -30,7 +30,7 @@ impl Nats {
         Nats { folder, more, port, server: Mutex::new(server) }
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -70,7 +70,7 @@ fn serve(folder: &Path, port: &str, more: &[String]) -> Child {
     spawn_bound(command)
 }
 
-/// The server writes its ports to a file when it is ready.
+/// Reads the port from the file that the server writes when it is ready.
 fn port_of(folder: &Path) -> u16 {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {

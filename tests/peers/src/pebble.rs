@@ -1,4 +1,4 @@
-//! A private Pebble, Let's Encrypt's authority for tests, with its own name server, for which every name is this machine.
+//! A private Pebble, Let's Encrypt's authority for tests, with its own name server, in which every name stands for this machine.
 
 use crate::free_port;
 use crate::{TestAuthority, spawn_bound, wait_until_it_listens};
@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// The authority. Its port is known before it is started, so that whoever asks it can be configured first.
+/// The authority. Its port is known before it is started, so that its clients can be configured first.
 #[derive(Debug)]
 pub struct Pebble {
     folder: tempfile::TempDir,
-    /// Signs the certificate that Pebble itself shows to its clients.
+    /// Signs the certificate of Pebble's own HTTPS server.
     own: TestAuthority,
     port: u16,
     management_port: u16,
@@ -19,7 +19,7 @@ pub struct Pebble {
     server: Mutex<Option<Child>>,
 }
 
-/// Where Pebble looks whether a name is ours, and how it behaves.
+/// Where Pebble checks names, and how it behaves.
 #[derive(Debug, Clone, Default)]
 pub struct PebbleMood {
     /// The port of HTTP-01.
@@ -30,12 +30,12 @@ pub struct PebbleMood {
     pub valid_s: u32,
     /// The percentage of good nonces that it refuses.
     pub bad_nonces: u32,
-    /// It waits so long before it looks.
+    /// How many seconds it waits before it checks a name.
     pub sleep_s: u32,
 }
 
 impl Pebble {
-    /// One that does not run yet.
+    /// A Pebble that does not run yet.
     pub fn new() -> Pebble {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let own = TestAuthority::new();
@@ -43,17 +43,17 @@ impl Pebble {
         Pebble { folder, own, port, management_port, dns: Mutex::default(), server: Mutex::default() }
     }
 
-    /// Where its directory will be.
+    /// The address that its directory will have.
     pub fn directory(&self) -> String {
         format!("https://localhost:{}/dir", self.port)
     }
 
-    /// Whom to trust to call it.
+    /// The certificate that its clients must trust.
     pub fn ca_file(&self) -> PathBuf {
         self.own.certificate()
     }
 
-    /// Starts it, or starts it anew: it remembers nothing.
+    /// Starts or restarts it. It forgets everything that it knew.
     pub fn start(&self, mood: &PebbleMood) {
         self.stop();
         let (chain, key) = self.own.sign("localhost", &["localhost"]);
@@ -90,7 +90,7 @@ impl Pebble {
         }
     }
 
-    /// The ports of its name server, and of where that is told of records, which is started if it does not run yet.
+    /// The port of its name server, and the port at which records can be set. The name server is started if it does not run yet.
     pub fn name_server(&self) -> (u16, u16) {
         let mut running = self.dns.lock().expect("no panic while held");
         let (_, dns, management) = running.get_or_insert_with(|| {

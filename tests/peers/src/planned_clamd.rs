@@ -1,4 +1,4 @@
-//! A clamd whose scans find nothing and take as long as planned: what a real one takes, no test could know beforehand.
+//! A clamd whose scans find nothing and take exactly as long as planned. With a real one, no test could know that beforehand.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// It answers for as long as the process lives.
+/// The server. It answers for as long as the process lives.
 #[derive(Debug)]
 pub struct PlannedClamd {
     port: u16,
@@ -14,7 +14,7 @@ pub struct PlannedClamd {
 }
 
 impl PlannedClamd {
-    /// A scan takes `t0` and, for each byte, `ts`.
+    /// Starts one. A scan takes `t0`, and `ts` for each byte.
     pub fn start(t0: Duration, ts: Duration) -> PlannedClamd {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -29,7 +29,7 @@ impl PlannedClamd {
         PlannedClamd { port, scans }
     }
 
-    /// Where it listens, on loopback.
+    /// Its port on loopback.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -62,7 +62,7 @@ fn answer(
     stream.get_mut().write_all(reply)
 }
 
-/// Reads a streamed message to its end; its size.
+/// Reads a streamed message to its end. Returns its size.
 fn streamed(stream: &mut BufReader<TcpStream>) -> std::io::Result<u64> {
     let mut size = 0;
     loop {

@@ -1,26 +1,27 @@
-//! Ports for servers that cannot be told to take any: those that are named in two configurations, and those that stop and start again.
+//! Ports for servers that need a fixed one: those that are named in two configurations, and those that stop and start again.
 //!
-//! A port that the kernel gives for port 0 may be somebody else's a moment later: the source of an outgoing connection, of which the tests
-//! with floods open thousands, or a server of another test. So these lie below the ones that the kernel gives out, and each is one process's
-//! until it ends: the reservation is a Unix socket with the port in its name, which goes with the process, however it ends.
+//! A port that the kernel gave for port 0 may be used by somebody else a moment later: as the source of an outgoing connection, of which
+//! the tests with floods open thousands, or by a server of another test. So these ports lie below those that the kernel gives out, and each
+//! belongs to one process until that ends. The reservation is a Unix socket with the port in its name, which disappears with the process,
+//! however it ends.
 
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::{Mutex, PoisonError};
 
-/// Below it there may be servers of the machine itself.
+/// Servers of the machine itself may use lower ports.
 const FIRST: u16 = 10_000;
-/// Where the kernel's own begin, if it does not say.
+/// The first port that the kernel gives out, if the system does not tell.
 const USUAL_END: u16 = 32_768;
 
 static RESERVED: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
 
-/// A port that is free for TCP and UDP, IPv4 and IPv6, and stays this process's.
+/// A port that is free for TCP and UDP, with IPv4 and IPv6, and stays reserved for this process.
 pub fn free_port() -> u16 {
     let end = end();
     let mut reserved = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
-    // Processes begin at different places, so that they do not all try the same ones first.
+    // Processes begin at different ports, so that they do not all try the same ones first.
     let begin = std::process::id().wrapping_mul(7919).wrapping_add(reserved.len() as u32);
     let ports = u32::from(end - FIRST);
     for step in 0..ports {
@@ -45,7 +46,7 @@ fn reserve(port: u16) -> Option<UnixDatagram> {
 }
 
 fn is_free(port: u16) -> bool {
-    // Where there is no IPv6 nobody has the port there.
+    // Without IPv6, nothing can use the port there.
     let taken = |error: std::io::Error| error.kind() == std::io::ErrorKind::AddrInUse;
     TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()
         && UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok()

@@ -1,4 +1,4 @@
-//! A private Postfix: its own configuration, queue and data, in a folder of its own. A Postfix of the system is not touched.
+//! A private Postfix with its own configuration, queue and data, in a folder of its own. The system's Postfix is not touched.
 
 use crate::spawn_bound;
 use std::net::{Ipv4Addr, TcpStream};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The services that every Postfix needs, outside a chroot.
+/// The services that every Postfix needs, without a chroot.
 const SERVICES: &str = "
 pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup
@@ -31,7 +31,8 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 ";
 
-/// What it must have beside a recipe: its folders, and only this machine. On a starved machine its own helpers may answer too late; it tries again soon.
+/// What it needs besides a recipe: its folders, and access for this machine only. On a very slow machine, even its own helpers may answer
+/// too late, so it tries again soon.
 const BASE: &str = "
 compatibility_level = 3.6
 queue_directory = FOLDER/queue
@@ -58,8 +59,8 @@ pub struct Postfix {
 }
 
 impl Postfix {
-    /// Starts one with these lines in `main.cf` and `master.cf`, beside what every Postfix needs; `FOLDER` in them stands for its
-    /// folder. Returns when it listens on `port`.
+    /// Starts one with these lines in `main.cf` and `master.cf`, besides what every Postfix needs. `FOLDER` in them stands for its folder.
+    /// Returns when it listens on `port`.
     pub fn start(main: &str, master: &str, port: u16) -> Postfix {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path();
@@ -69,7 +70,7 @@ impl Postfix {
         let fill = |text: &str| text.replace("FOLDER", &path.display().to_string());
         std::fs::write(path.join("etc/main.cf"), fill(&format!("{BASE}{main}"))).expect("main.cf");
         std::fs::write(path.join("etc/master.cf"), fill(&format!("{SERVICES}{master}"))).expect("master.cf");
-        // Its helpers run as other users and must get at their folders.
+        // Its helpers run as other users and need access to their folders.
         run(Command::new("chmod").args(["755"]).arg(path));
         run(Command::new("chown").arg(Postfix::compiled_in("mail_owner")).args([path.join("data"), path.join("mail")]));
         run(Command::new("postfix").arg("-c").arg(path.join("etc")).arg("check"));
@@ -86,11 +87,11 @@ impl Postfix {
         self.await_port(port);
     }
 
-    /// Kills it with all its helpers, as a crash of the machine would, and starts it again.
+    /// Kills it with all its helpers, like a crash of the machine, and starts it again.
     pub fn kill_and_restart(&mut self, port: u16) {
         let Some(mut master) = self.master.take() else { return };
         let list = format!("/proc/{0}/task/{0}/children", master.id());
-        // The master first: it would start new helpers.
+        // The master is killed first, because it would start new helpers.
         let helpers = std::fs::read_to_string(list).unwrap_or_default();
         let _ = master.kill();
         let _ = Command::new("kill").arg("-KILL").args(helpers.split_whitespace()).stderr(Stdio::null()).status();
@@ -108,14 +109,14 @@ impl Postfix {
         std::fs::read_to_string(self.folder.path().join("log/mail.log")).unwrap_or_default()
     }
 
-    /// A parameter as Postfix was built; this asks no configuration.
+    /// The value of a parameter that was compiled into Postfix; this reads no configuration.
     pub fn compiled_in(parameter: &str) -> String {
         let output = Command::new("postconf").args(["-dh", parameter]).output();
         let output = output.unwrap_or_else(|error| panic!("Postfix is not here ({error}): run `make setup`"));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// The numeric ids of the user that it is compiled for.
+    /// The numeric ids of the user that was compiled in.
     pub fn owner() -> (String, String) {
         let of = |flag: &str| {
             let output =
@@ -144,7 +145,7 @@ impl Postfix {
 impl Drop for Postfix {
     fn drop(&mut self) {
         let Some(mut master) = self.master.take() else { return };
-        // Asked politely, the master ends its helpers; killed, it would leave them.
+        // Terminated in an orderly way, the master ends its helpers; if it were killed, they would stay.
         let _ = Command::new("kill").arg(master.id().to_string()).status();
         let _ = master.wait();
     }

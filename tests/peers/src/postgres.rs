@@ -1,6 +1,6 @@
-//! A private PostgreSQL on a Unix socket, one a test process, one database a test.
+//! A private PostgreSQL on a Unix socket: one for each test process, with one database for each test.
 //!
-//! It does not sync: tests kill the process, not the machine, and what a killed process wrote is in the page cache.
+//! It does not sync. Tests kill the process and not the machine, and what a killed process wrote is in the page cache.
 
 use crate::{bound_command, is_root, remove_at_end, spawn_bound};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub struct Postgres {
     folder: tempfile::TempDir,
     programs: PathBuf,
     server: Mutex<Child>,
-    /// Empty for the Unix socket only.
+    /// The address at which it listens; empty for the Unix socket only.
     listen: String,
     /// Whether it syncs.
     durable: bool,
@@ -34,17 +34,17 @@ impl Postgres {
         })
     }
 
-    /// A server of one's own, to be killed and restarted at will.
+    /// A server that the test can kill and restart.
     pub fn start() -> Postgres {
         Postgres::start_on("")
     }
 
-    /// The same, which also listens on this address and believes everybody who calls.
+    /// The same, but it also listens on this address, and accepts everybody without a password.
     pub fn start_on(listen: &str) -> Postgres {
         Postgres::start_so(listen, false)
     }
 
-    /// The same, and every commit is synced.
+    /// The same, but every commit is synced.
     pub fn start_durable_on(listen: &str) -> Postgres {
         Postgres::start_so(listen, true)
     }
@@ -89,7 +89,7 @@ impl Postgres {
         let _ = server.wait();
     }
 
-    /// Stops the server in order, whoever is connected.
+    /// Stops the server properly, even if clients are connected.
     pub fn stop(&self) {
         let mut server = self.server.lock().expect("no panic while held");
         let told = Command::new("kill").arg("-INT").arg(server.id().to_string()).status();
@@ -97,12 +97,12 @@ impl Postgres {
         let _ = server.wait();
     }
 
-    /// Stops the server's processes where they are: connections stand, and nobody answers.
+    /// Freezes the server's processes: connections stay open, but nothing answers.
     pub fn freeze(&self) {
         self.signal_all("-STOP");
     }
 
-    /// Lets them go on.
+    /// Lets the processes continue.
     pub fn thaw(&self) {
         self.signal_all("-CONT");
     }
@@ -118,7 +118,7 @@ impl Postgres {
     /// Starts it again.
     pub fn restart(&self) {
         let mut server = self.server.lock().expect("no panic while held");
-        // What a killed server left behind may need a moment to notice that it is alone.
+        // Processes that a killed server left behind may need a moment to notice that it is gone.
         for _ in 0..50 {
             *server = serve(&self.programs, self.folder.path(), (&self.listen, self.durable));
             std::thread::sleep(Duration::from_millis(100));

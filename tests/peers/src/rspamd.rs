@@ -1,4 +1,4 @@
-//! A private Rspamd with the rules of its package, on a Unix socket of its own. It asks nobody.
+//! A private Rspamd with the rules of its package, on a Unix socket of its own. It asks no other server.
 
 use crate::spawn_bound;
 use std::io::{Read, Write};
@@ -14,11 +14,11 @@ pub struct Rspamd {
     server: Child,
 }
 
-/// A rule of a site: what a message asks for in a field `X-Wish` is what becomes of it (`soft reject`, `add header` …).
+/// A rule of the site: the field `X-Wish` of a message says what Rspamd shall do with it (`soft reject`, `add header` …).
 const WISHES: &str = "rspamd_config:register_symbol({ name = 'WISH', type = 'prefilter', callback = function(task)\n\
     local wish = task:get_header('X-Wish')\n\
     if wish then task:set_pre_result(wish, 'as the message wishes', 'weir') end\nend })\n";
-/// The header fields that it wants in mail, also in that of neighbours.
+/// The header fields that it adds to mail, also to mail from this machine and from users.
 const HEADERS: &str = "use = [\"x-spamd-bar\"];\nskip_local = false;\nskip_authenticated = false;\n";
 
 impl Rspamd {
@@ -27,10 +27,10 @@ impl Rspamd {
         Rspamd::start_with(&[])
     }
 
-    /// Starts one with these files, each the configuration of a module.
+    /// Starts one with these files, each of which configures a module.
     pub fn start_with(modules: &[(&str, &str)]) -> Rspamd {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // Its own list of ten thousand suffixes takes half a minute to compile.
+        // Its own list of ten thousand suffixes would take half a minute to compile.
         std::fs::write(folder.path().join("suffixes"), "com\norg\nnet\nexample\n").expect("a list");
         std::fs::write(folder.path().join("rspamd.conf"), configuration(folder.path())).expect("a configuration");
         std::fs::write(folder.path().join("rspamd.local.lua"), WISHES).expect("a rule");
@@ -54,7 +54,7 @@ impl Rspamd {
         rspamd
     }
 
-    /// What it says of a message, as JSON with a header before it.
+    /// What it says about a message: JSON, after an HTTP header.
     pub fn check(&self, message: &str) -> String {
         let mut stream = UnixStream::connect(self.socket()).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
@@ -74,7 +74,7 @@ impl Rspamd {
 
 impl Drop for Rspamd {
     fn drop(&mut self) {
-        // Asked politely, it ends its workers; killed, it would leave them.
+        // Terminated in an orderly way, it ends its workers; if it were killed, they would stay.
         let _ = Command::new("kill").arg(self.server.id().to_string()).status();
         let _ = self.server.wait();
     }
@@ -94,7 +94,7 @@ fn answers(socket: &Path) -> bool {
 
 fn configuration(folder: &Path) -> String {
     let at = folder.display();
-    // Not its own file of options: what stands there cannot be replaced, and its list of suffixes takes long.
+    // Its own file of options is not included, because options in it cannot be replaced, and its list of suffixes takes long.
     format!(
         ".include \"$CONFDIR/common.conf\"\n\
          options {{\n  filters = \"chartable,dkim,regexp\";\n  control_socket = \"{at}/control.sock mode=0600\";\n  tempdir = \"{at}\";\n  \

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The server. Entries are below `dc=example,dc=org`; `cn=reader` may read them with the password `reads`.
+/// The server. Its entries are below `dc=example,dc=org`; `cn=reader` may read them with the password `reads`.
 #[derive(Debug)]
 pub struct Slapd {
     folder: tempfile::TempDir,
@@ -16,13 +16,13 @@ pub struct Slapd {
     tls: bool,
 }
 
-/// People have the password `known to ldap`, an address `NAME@localhost`, and are in the groups that are named.
+/// People have the password `known to ldap` and an address `NAME@localhost`, and are in these groups.
 const PEOPLE: [(&str, &[&str]); 4] =
     [("ann", &["admins", "staff"]), ("bob", &["staff"]), ("cat", &[]), ("admin", &["admins"])];
 const GROUPS: [&str; 2] = ["admins", "staff"];
 
 impl Slapd {
-    /// Starts one; with an authority it speaks TLS, and its name is `localhost`.
+    /// Starts one. With an authority, it speaks TLS, and its name is `localhost`.
     pub fn start(authority: Option<&TestAuthority>) -> Slapd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(folder.path().join("db")).expect("a folder");
@@ -38,12 +38,12 @@ impl Slapd {
         slapd
     }
 
-    /// Where it speaks without TLS, or with StartTLS.
+    /// Its address without TLS, or for StartTLS.
     pub fn plain(&self) -> String {
         format!("ldap://localhost:{}", self.plain)
     }
 
-    /// Where it speaks TLS.
+    /// Its address for TLS.
     pub fn secure(&self) -> String {
         format!("ldaps://localhost:{}", self.secure)
     }
@@ -74,12 +74,12 @@ impl Slapd {
         }
     }
 
-    /// Lets it hang: it is there, and does not answer.
+    /// Lets it hang: it runs, but does not answer.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }
 
-    /// Lets it go on.
+    /// Ends the hanging.
     pub fn thaw(&self) {
         self.signal("-CONT");
     }
@@ -100,7 +100,7 @@ impl Drop for Slapd {
 
 const PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
 
-/// A name with an empty password is taken for nobody in particular, and answered with success, as many directories do.
+/// A bind with a name and an empty password counts as anonymous and succeeds, as in many directories.
 fn configuration(folder: &Path, authority: Option<&TestAuthority>) -> String {
     let tls = authority.map_or_else(String::new, |authority| {
         let (chain, key) = authority.sign("slapd", &["localhost"]);

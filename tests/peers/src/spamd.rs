@@ -1,4 +1,4 @@
-//! A private SpamAssassin daemon with the rules of its package, on a Unix socket of its own. It asks nobody.
+//! A private SpamAssassin daemon with the rules of its package, on a Unix socket of its own. It asks no other server.
 
 use crate::spawn_bound;
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ impl Spamd {
     /// Starts one and waits until it listens.
     pub fn start() -> Spamd {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // It gives up its rights where it has any, and must still get at the folder.
+        // If it is started as root, it changes to another user, which still needs the folder.
         let opened = Command::new("chmod").arg("777").arg(folder.path()).status();
         assert!(opened.is_ok_and(|status| status.success()));
         let mut command = Command::new("setpriv");
@@ -50,7 +50,7 @@ impl Spamd {
 
 impl Drop for Spamd {
     fn drop(&mut self) {
-        // Asked politely, it ends its children; killed, it would leave them.
+        // Terminated in an orderly way, it ends its children; if it were killed, they would stay.
         let _ = Command::new("kill").arg(self.server.id().to_string()).status();
         let _ = self.server.wait();
     }

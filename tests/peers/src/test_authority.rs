@@ -1,9 +1,9 @@
-//! An authority for certificates of a test, made with openssl.
+//! A certificate authority for tests, made with openssl.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The authority, and the certificates that it has signed, in a folder of its own.
+/// The authority and the certificates that it has signed, in a folder of its own.
 #[derive(Debug)]
 pub struct TestAuthority {
     folder: tempfile::TempDir,
@@ -15,7 +15,7 @@ impl TestAuthority {
     /// A new one.
     pub fn new() -> TestAuthority {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // Servers that run as other users read the certificates.
+        // Servers that run as other users must be able to read the certificates.
         assert!(Command::new("chmod").arg("755").arg(folder.path()).status().is_ok_and(|status| status.success()));
         let authority = TestAuthority { folder };
         authority.openssl(&format!(
@@ -29,7 +29,8 @@ impl TestAuthority {
         self.folder.path().join("ca.pem")
     }
 
-    /// A certificate for these names, with that of the authority behind it, and its key, under this name.
+    /// Signs a certificate for these names. Returns the files with the certificate (followed by the authority's) and the key, under this
+    /// file name.
     pub fn sign(&self, file: &str, names: &[&str]) -> (PathBuf, PathBuf) {
         let names: Vec<String> = names.iter().map(|name| format!("DNS:{name}")).collect();
         let names = names.join(",");
@@ -46,7 +47,7 @@ impl TestAuthority {
         (path(&format!("{file}.chain")), path(&format!("{file}.key")))
     }
 
-    /// The SHA-256 of the public key in a certificate, as a TLSA record has it.
+    /// The SHA-256 of the public key in a certificate, as used in TLSA records.
     pub fn key_digest(&self, file: &str) -> String {
         self.openssl(&format!("x509 -in {file}.pem -noout -pubkey -out {file}.pub"));
         self.openssl(&format!("pkey -pubin -in {file}.pub -outform DER -out {file}.der"));

@@ -14,7 +14,7 @@ pub struct Unbound {
 }
 
 impl Unbound {
-    /// Starts one that knows the zones of this server, which signs them.
+    /// Starts one that resolves the zones of this server, which signs them.
     pub fn start(knot: &Knot) -> Unbound {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
@@ -32,14 +32,14 @@ impl Unbound {
         std::fs::write(&configuration, lines).expect("a configuration");
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "unbound", "-d", "-c"]).arg(configuration);
-        // The server stands in sbin, which is not on everybody's path.
+        // The server is in a sbin folder, which may not be in the path.
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdout(Stdio::null()).stderr(Stdio::inherit());
         let mut server = spawn_bound(command);
         wait_until_it_listens(&mut server, address, "unbound");
         Unbound { _folder: folder, server, address }
     }
 
-    /// Where it listens, by UDP and by TCP.
+    /// Its address for UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
