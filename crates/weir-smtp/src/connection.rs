@@ -27,7 +27,7 @@ use super::server_state::ServerState;
 use super::session::{CloseReason, Ending, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use super::settings::Purpose;
 
-/// A session with its shell.
+/// A session with what its I/O needs: the shared state, its admission, and the sink for the present message.
 pub(crate) struct Connection<R: Reception> {
     pub(crate) shared: Arc<ServerState<R>>,
     pub(crate) session: Session,

@@ -43,11 +43,11 @@ counters! {
     logins_failed,
     /// Bans begun.
     bans,
-    /// Senders refused by the shell.
+    /// Senders refused by the gate.
     senders_refused,
     /// Recipients accepted.
     recipients,
-    /// Recipients refused by the shell.
+    /// Recipients refused by the gate.
     recipients_refused,
     /// Messages accepted.
     messages,

@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::sasl::Login;
 use super::session::{LoginVerdict, MessageAnswer, Verdict};
 
-/// The gate behind an SMTP server. The other files of this crate also call it the shell.
+/// What an SMTP server asks the gate behind it.
 pub trait Reception: Send + Sync + 'static {
     /// Takes the text of one message.
     type Body: BodySink;

@@ -1,6 +1,6 @@
 //! One SMTP or LMTP session as a state machine without I/O.
 //!
-//! The gate's connection (below called the shell) feeds input to [`Session::poll`] and carries out what that returns: it sends
+//! The code around it, called the shell, feeds input to [`Session::poll`] and carries out what that returns: it sends
 //! [`Session::replies`] whenever more input is needed, asks its [`super::reception::Reception`] if there is a question, and answers by the
 //! method that is named at the question. `now` is passed in; [`Session::deadline`] says when to call [`Session::timeout`].
 //!
