@@ -63,6 +63,8 @@ pub enum Mutant {
     LineForgetsTurns,
     /// The line of newcomers: visitors who were told a place and have not come back yet are not counted.
     LineForgetsExpected,
+    /// The line takes a cookie's word for how long its visitor has waited, whatever turns it has had since.
+    LineBelievesCookies,
 }
 
 /// Whether this thread runs with `mutant` planted.

@@ -16,6 +16,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::expected::Expected;
+use super::had_turns::HadTurns;
 use super::keys::{KeyMap, SessionKey, SubnetKey};
 use super::sizes::{COUNTED, ONE, Sizes};
 use crate::mutant::{Mutant, planted};
@@ -32,6 +33,7 @@ pub struct Line {
     /// When visitors who are away are forgotten.
     until: BTreeSet<(u64, u64)>,
     expected: Expected,
+    had_turns: HadTurns,
     /// How many visitors each network has, including those who are expected.
     sizes: Sizes,
     /// The turn that is being given out.
@@ -67,6 +69,9 @@ struct NetworkInLine {
     had: BTreeMap<u64, u64>,
 }
 
+/// A visitor has waited for at most this long, in milliseconds: cookies that were collected beforehand gain no more than that.
+pub const WAITED_MAX_MS: u64 = 60_000;
+
 /// Visitors of a network whose last turn is remembered.
 const HAD_MAX: usize = 4_096;
 
@@ -99,6 +104,7 @@ impl Line {
             served: BTreeSet::new(),
             until: BTreeSet::new(),
             expected: Expected::new(visitors_max),
+            had_turns: HadTurns::new(visitors_max),
             sizes: Sizes::default(),
             turn: 0,
             present: 0,
@@ -109,6 +115,7 @@ impl Line {
     /// A visitor is present with a request; `number` names the request. A visitor who is not in the line yet has waited since `since`. Returns
     /// whether there is room for it.
     pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, number: u64) -> bool {
+        let since = self.had_turns.since(session.0, since);
         if !self.visitors.contains_key(&session.0) {
             let expected_since = self.expected.comes(session.0, subnet.0);
             if !self.join(session, subnet, expected_since.unwrap_or(since)) {
@@ -166,8 +173,8 @@ impl Line {
         }
     }
 
-    /// Lets the next visitor in; returns the number of its request.
-    pub fn let_in(&mut self) -> Option<u64> {
+    /// Lets the next visitor in; returns the number of its request. From now on the visitor waits anew, whatever its cookie says.
+    pub fn let_in(&mut self, now: u64) -> Option<u64> {
         let (turn, _, key) = *self.ready.first()?;
         let network = self.networks.get_mut(&key)?;
         let rank = *network.present.first()?;
@@ -179,6 +186,8 @@ impl Line {
         self.present -= 1;
         let next_turn = if planted(Mutant::LineForgetsTurns) { turn } else { self.turn + 1 };
         visitor.turn = rank.0 + 1;
+        self.had_turns.note(session, now, now.saturating_sub(WAITED_MAX_MS));
+        visitor.since = self.had_turns.since(session, visitor.since);
         let behind = (visitor.turn, visitor.since, session);
         self.change(key, |network| {
             network.turn = next_turn;
@@ -203,6 +212,7 @@ impl Line {
         if self.visitors.contains_key(&session.0) {
             return;
         }
+        let since = self.had_turns.since(session.0, since);
         let forgotten = self.expected.add(session.0, subnet.0, since, due);
         forgotten.into_iter().chain([subnet.0]).for_each(|network| self.resize(network));
     }
@@ -375,6 +385,8 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
+    const NOW: u64 = 20;
+
     /// A line with requests numbered by `network * 100 + visitor`.
     fn line(present: &[(u64, u64, u64)]) -> Line {
         let mut line = Line::new(1_000);
@@ -390,7 +402,7 @@ mod tests {
     }
 
     fn all(line: &mut Line) -> Vec<u64> {
-        core::iter::from_fn(|| line.let_in()).collect()
+        core::iter::from_fn(|| line.let_in(NOW)).collect()
     }
 
     #[test]
@@ -413,7 +425,7 @@ mod tests {
             line.arrive(SessionKey(1), SubnetKey(1), 1, number);
         }
         line.arrive(SessionKey(2), SubnetKey(1), 5, 10);
-        assert_eq!(line.let_in(), Some(1));
+        assert_eq!(line.let_in(NOW), Some(1));
         // It asks again and again, with the oldest cookie of all.
         line.arrive(SessionKey(1), SubnetKey(1), 1, 4);
         line.arrive(SessionKey(3), SubnetKey(1), 9, 20);
@@ -423,10 +435,24 @@ mod tests {
     #[test]
     fn who_has_had_a_turn_and_comes_back_stands_behind_who_has_not() {
         let mut line = line(&[(1, 1, 1), (1, 2, 2)]);
-        assert_eq!(line.let_in(), Some(101));
+        assert_eq!(line.let_in(NOW), Some(101));
         line.arrive(SessionKey(101), SubnetKey(1), 1, 900);
         line.arrive(SessionKey(103), SubnetKey(1), 3, 103);
         assert_eq!(all(&mut line), [102, 103, 900]);
+    }
+
+    #[test]
+    fn who_comes_back_goes_before_those_who_have_had_turns_meanwhile() {
+        // Two programs with old cookies, and a visitor who came later.
+        let mut line = line(&[(1, 1, 1), (2, 1, 3), (3, 1, 50)]);
+        line.leave(SessionKey(301), 301, Some(1_000));
+        assert_eq!((line.let_in(100), line.let_in(101)), (Some(101), Some(201)));
+        line.arrive(SessionKey(101), SubnetKey(1), 1, 900);
+        line.arrive(SessionKey(201), SubnetKey(2), 3, 901);
+        assert_eq!(line.let_in(102), Some(900));
+        line.arrive(SessionKey(101), SubnetKey(1), 1, 902);
+        line.arrive(SessionKey(301), SubnetKey(3), 50, 301);
+        assert_eq!(all(&mut line), [301, 901, 902]);
     }
 
     #[test]
@@ -434,7 +460,7 @@ mod tests {
         let mut line = line(&[(1, 1, 1), (1, 2, 2), (2, 1, 3)]);
         line.leave(SessionKey(101), 101, Some(50));
         assert_eq!((line.present(), line.visitors()), (2, 3));
-        assert_eq!(line.let_in(), Some(102), "the next who is here");
+        assert_eq!(line.let_in(NOW), Some(102), "the next who is here");
         assert!(line.arrive(SessionKey(101), SubnetKey(1), 40, 7), "it is back");
         assert_eq!(all(&mut line), [201, 7], "its network has had a turn");
         line.arrive(SessionKey(5), SubnetKey(5), 1, 1);

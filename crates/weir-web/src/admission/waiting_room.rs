@@ -20,7 +20,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, Sleep};
-use weir_core::fair::{Line, SessionKey, SubnetKey};
+use weir_core::fair::{Line, SessionKey, SubnetKey, WAITED_MAX_MS};
 
 use super::rate::Rate;
 
@@ -97,8 +97,8 @@ pub struct RoomView {
 
 /// Visitors in a line; more are told to come later, without a place.
 const VISITORS_MAX: usize = 65_536;
-/// A cookie proves at most so much waiting, so that cookies collected beforehand gain no more than that.
-const WAITED_MAX: Duration = Duration::from_secs(60);
+/// A cookie proves at most so much waiting.
+const WAITED_MAX: Duration = Duration::from_millis(WAITED_MAX_MS);
 /// A visitor who comes back later than it was told by more than this has lost its place.
 const GRACE: Duration = Duration::from_secs(20);
 /// Who was shown a page and comes later than it was told by more than this is not expected any more. (A page tells whole seconds.)
@@ -230,7 +230,7 @@ impl Inner {
 
     fn let_in(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
         while self.inside < self.size
-            && let Some(number) = self.line.let_in()
+            && let Some(number) = self.line.let_in(now_ns / 1_000_000)
         {
             self.inside += 1;
             self.let_in += 1;

@@ -14,12 +14,13 @@ struct World {
     /// Who has which number: session and network.
     numbers: BTreeMap<u64, (u64, u64)>,
     next: u64,
+    now: u64,
     let_in: BTreeMap<u64, u64>,
 }
 
 impl World {
     fn new() -> World {
-        World { line: Line::new(100_000), numbers: BTreeMap::new(), next: 0, let_in: BTreeMap::new() }
+        World { line: Line::new(100_000), numbers: BTreeMap::new(), next: 0, now: BOTS, let_in: BTreeMap::new() }
     }
 
     fn come(&mut self, session: u64, network: u64, since: u64) -> u64 {
@@ -31,7 +32,8 @@ impl World {
 
     /// Lets one in: its number, session and network.
     fn step(&mut self) -> (u64, u64, u64) {
-        let number = self.line.let_in().expect("somebody is present");
+        self.now += 1;
+        let number = self.line.let_in(self.now).expect("somebody is present");
         let (session, network) = self.numbers.remove(&number).expect("it came");
         *self.let_in.entry(network).or_default() += 1;
         (number, session, network)
@@ -60,7 +62,7 @@ const BOTS: u64 = 1_000_000;
 
 /// How many are let in before somebody of this network who comes now.
 fn before_newcomer(world: &mut World, session: u64, network: u64) -> u64 {
-    let own = world.come(session, network, 1_000_000);
+    let own = world.come(session, network, world.now);
     let mut before = 0;
     while world.step_obedient().0 != own && before < NEVER {
         before += 1;
@@ -104,6 +106,35 @@ fn obedient_programs_take_turns_with_everybody_else() {
 fn a_line_that_forgets_turns_is_found() {
     let _planted = plant(Mutant::LineForgetsTurns);
     assert!(play().is_err(), "the oldest cookies of one network went first, and nobody noticed");
+}
+
+/// Two hundred programs, each of its own network, that are always there with old cookies. How many are let in before a visitor who came, was
+/// told to come back, and does so nearly two rounds later.
+fn before_who_comes_back() -> u64 {
+    let mut world = World::with_bots(200, 1);
+    for _ in 0..500 {
+        world.step_obedient();
+    }
+    let (visitor, network, since) = (BOTS, 1_000, world.now);
+    let first = world.come(visitor, network, since);
+    world.line.leave(SessionKey(visitor), first, Some(since + 1_000));
+    for _ in 0..350 {
+        world.step_obedient();
+    }
+    let again = world.come(visitor, network, since);
+    (0..NEVER).find(|_| world.step_obedient().0 == again).unwrap_or(NEVER)
+}
+
+#[test]
+fn who_comes_back_when_told_goes_before_programs_that_had_turns_meanwhile() {
+    assert_eq!(before_who_comes_back(), 0);
+}
+
+#[test]
+fn a_line_that_believes_cookies_is_found() {
+    let _planted = plant(Mutant::LineBelievesCookies);
+    let before = before_who_comes_back();
+    assert!(before > 50, "{before} went before, and nobody noticed");
 }
 
 /// Eight networks of visitors who were all told a place and are away; one in `part` of them comes. What a visitor after them was told, and how many went before.
@@ -220,7 +251,7 @@ proptest! {
                 }
                 3 => line.expect(key, SubnetKey(session % 4), number, 10),
                 _ => {
-                    let next = line.let_in();
+                    let next = line.let_in(number);
                     prop_assert_eq!(next.is_some(), !held.is_empty());
                     if let Some(next) = next {
                         prop_assert!(held.remove(&next).is_some());
@@ -230,7 +261,7 @@ proptest! {
             prop_assert_eq!(line.present(), held.len());
         }
         line.expire(10);
-        while let Some(next) = line.let_in() {
+        while let Some(next) = line.let_in(number) {
             prop_assert!(held.remove(&next).is_some());
         }
         prop_assert!(held.is_empty());
