@@ -39,10 +39,15 @@ impl Frame {
 }
 
 const LABEL_GAP: f64 = 14.0;
+/// Between the end of a line and its name.
+const NAME_GAP: f64 = 8.0;
 /// Between a label beside the axis and the axis.
 const TICK_GAP: f64 = 8.0;
 /// What a character of such a label takes at most.
 const DIGIT_WIDTH: f64 = 8.5;
+/// What a character of a name beside the plot takes at most, and how many the value behind the name has.
+const LETTER_WIDTH: f64 = 7.0;
+const VALUE_LENGTH: usize = 4;
 /// What a label below the axis takes.
 const LABEL_WIDTH: f64 = 56.0;
 /// A chart labels so many line ends; a crowd beyond that is drawn thin and without names.
@@ -106,7 +111,11 @@ impl<'a> Drawing<'a> {
         let y = chart.y.scale(points().map(|p| p.1).chain(chart.levels.iter().map(|l| l.1)));
         let digits = y.ticks.iter().map(|tick| number(*tick).chars().count()).max().unwrap_or(0);
         let left = frame.left.max(digits as f64 * DIGIT_WIDTH + TICK_GAP);
-        Drawing { chart, frame: Frame { left, ..frame }, x, y }
+        // Not by the values that happen to be there: the plot of a live page must not change its width.
+        let names = chart.series.iter().filter(|series| !series.name.is_empty()).take(LABELS_MAX);
+        let longest = names.map(|series| series.name.chars().count() + 1 + VALUE_LENGTH).max().unwrap_or(0);
+        let right = (longest as f64 * LETTER_WIDTH + NAME_GAP).min(frame.width / 3.0).max(frame.right);
+        Drawing { chart, frame: Frame { left, right, ..frame }, x, y }
     }
 
     fn draw(&self, svg: &mut String) {
@@ -284,7 +293,7 @@ impl<'a> Drawing<'a> {
         };
         let wanted: Vec<f64> = named.iter().map(|end| self.py(place(end)) - self.frame.top).collect();
         for ((series, _), y) in named.iter().zip(spread(&wanted, LABEL_GAP, self.frame.plot_height)) {
-            let place = (self.edges().1 + 8.0, self.frame.top + y + 4.0);
+            let place = (self.edges().1 + NAME_GAP, self.frame.top + y + 4.0);
             let style = match self.frame.inline {
                 true => format!("class=\"f{}\"", series.colour),
                 false => format!("style=\"fill:{}\"", colour(series.colour)),

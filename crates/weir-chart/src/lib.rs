@@ -91,8 +91,24 @@ impl Chart {
 
     /// A thin dashed line in the colour of the series before it: its ideal or its model.
     #[must_use]
-    pub fn dashed(mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+    pub fn dashed(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
         let colour = self.series.last().map_or(0, |s| s.colour);
+        self.dashed_in(colour, name, points)
+    }
+
+    /// The same in the colour of the series that is called `of`.
+    #[must_use]
+    pub fn dashed_for(self, of: &str, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
+        let colour = self.series.iter().find(|series| series.name == of).map_or(0, |series| series.colour);
+        self.dashed_in(colour, name, points)
+    }
+
+    fn dashed_in(
+        mut self,
+        colour: usize,
+        name: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Chart {
         self = self.series(name, points, Style::Dashed);
         if let Some(last) = self.series.last_mut() {
             last.colour = colour;
@@ -215,6 +231,19 @@ mod tests {
         };
         assert_eq!(left(40.0), 36.0);
         assert!(left(5_000.0) >= 40.0, "{}", left(5_000.0));
+    }
+
+    #[test]
+    fn the_name_beside_a_line_has_room_and_an_ideal_has_the_colour_of_what_it_is_for() {
+        let axis = Axis::linear("share", "%").range(0.0, 100.0);
+        let chart = Chart::new("Shares", Axis::ago(2.0), axis);
+        let chart = chart.stack(&[-2.0, -1.0], [("known", vec![80.0, 30.0]), ("strangers", vec![20.0, 70.0])]);
+        let svg = chart.dashed_for("known", "fair to known", [(-2.0, 50.0), (-1.0, 100.0)]).to_inline_svg(480, 160);
+        let name = svg.find(">fair to known 100<").expect("the name and the last value");
+        let text = &svg[svg[..name].rfind("<text").expect("a text")..name];
+        let x = text.split("x=\"").nth(1).and_then(|rest| rest.split('"').next()).and_then(|x| x.parse::<f64>().ok());
+        assert!(x.expect("its place") + 17.0 * 7.0 <= 480.0, "{text}");
+        assert!(text.contains("class=\"f0\"") && svg.contains("class=\"d c0\""), "{svg}");
     }
 
     #[test]

@@ -104,10 +104,10 @@ fn served_by_standing(history: &History, now: Instant) -> Chart {
         sums.into_iter().zip(&looks).filter_map(mean).collect()
     };
     let (known, new) = (fair(of(|reading| reading.fair_known)), fair(of(|reading| reading.fair_new)));
-    let chart = chart.stack(&x, parts).dashed("fair to known", known.clone());
+    let chart = chart.stack(&x, parts).dashed_for("known", "fair to known", known.clone());
     // If there are no newcomers, the second line would hide the first.
     let apart = known.iter().zip(&new).any(|((_, known), (_, new))| new - known > 1.0);
-    if apart { chart.dashed("and to newcomers", new) } else { chart }
+    if apart { chart.dashed_for("newcomers", "and to newcomers", new) } else { chart }
 }
 
 fn refused_in_all(web: &Status) -> u64 {
