@@ -16,9 +16,9 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> 
     let open = incidents.iter().filter(|incident| incident.is_open()).count();
     let lead = match (incidents.len(), open) {
         (0, _) => "Nothing has happened that Weir would call an incident.".to_owned(),
-        (_, 0) => "Nothing goes on now. What was, the newest first:".to_owned(),
-        (_, 1) => "One goes on now.".to_owned(),
-        (_, open) => format!("{open} go on now."),
+        (_, 0) => "None of these is open any more. The newest comes first.".to_owned(),
+        (_, 1) => "One incident is open.".to_owned(),
+        (_, open) => format!("{open} incidents are open."),
     };
     let rows = if incidents.is_empty() { none() } else { table(&incidents) };
     let parts = [html!("<h1>Incidents</h1><p class=\"lead\">{}</p>", lead), rows];
@@ -55,7 +55,7 @@ fn row(incident: &Incident) -> Html {
 }
 
 fn state(incident: &Incident) -> Html {
-    if incident.is_open() { status("waiting", "goes on") } else { status("", "over") }
+    if incident.is_open() { status("waiting", "open") } else { status("", "over") }
 }
 
 /// How long it lasted; empty while it is not over.

@@ -214,7 +214,7 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
     html!(
         "<div class=\"actions\"><details class=\"ask\"><summary class=\"button main\">Delete…</summary><p>This drops the mail. Nobody is told, and it cannot be undone.</p>\
          <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details>{}{}{}</div>\
-         <p class=\"faint\">Whoever does nothing has it deleted in its time.</p>",
+         <p class=\"faint\">If you do nothing, it is deleted then.</p>",
         common,
         release,
         of_mail(visit, entry),

@@ -35,7 +35,7 @@ fn list(out: &mut dyn Write, incidents: &Vec<Incident>) -> anyhow::Result<()> {
     }
     let mut table = Table::new(&[">NUMBER", "BEGAN (UTC)", "ENDED (UTC)", "WHAT"]);
     for incident in incidents {
-        let ended = incident.ended.as_deref().map_or_else(|| "goes on".to_owned(), time);
+        let ended = incident.ended.as_deref().map_or_else(|| "still open".to_owned(), time);
         table.row([incident.id.to_string(), time(&incident.began), ended, tame(&incident.headline())]);
     }
     table.write(out)?;
@@ -47,7 +47,7 @@ fn story(out: &mut dyn Write, incident: &Incident) -> anyhow::Result<()> {
     writeln!(out, "{}", tame(&incident.headline()))?;
     match &incident.ended {
         Some(ended) => writeln!(out, "It began {} UTC and was over {} UTC.", time(&incident.began), time(ended))?,
-        None => writeln!(out, "It began {} UTC and goes on.", time(&incident.began))?,
+        None => writeln!(out, "It began {} UTC and is still open.", time(&incident.began))?,
     }
     writeln!(out, "\nWhat happened")?;
     for line in &incident.seen {

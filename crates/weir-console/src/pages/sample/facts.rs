@@ -193,11 +193,14 @@ fn strings(page: &SamplePage) -> Html {
         return Html::none();
     };
     let lines: Vec<String> = found.strings.iter().take(STRINGS_MAX).map(|text| cut(text)).collect();
-    let all = count(found.ascii_strings.saturating_add(found.utf16_strings), "text");
+    let known = found.ascii_strings.saturating_add(found.utf16_strings);
+    let some = lines.len() as u64;
+    let shown = (some < known).then(|| html!(" <span class=\"faint\">the first {} are shown</span>", some));
+    let all = count(known, "text");
     html!(
-        "<section><h2>Texts in it</h2><details class=\"raw\"><summary>{} <span class=\"faint\">the first {} are shown</span></summary><pre>{}</pre></details></section>",
+        "<section><h2>Texts in it</h2><details class=\"raw\"><summary>{}{}</summary><pre>{}</pre></details></section>",
         all,
-        lines.len(),
+        shown,
         lines.join("\n")
     )
 }

@@ -203,13 +203,12 @@ fn timeline(attempts: &[AttemptLine]) -> Html {
         let place =
             if attempt.vm.is_empty() { attempt.node.clone() } else { format!("{} in {}", attempt.node, attempt.vm) };
         html!(
-            "<li>{} on {} <span class=\"faint\">attempt {} of epoch {}, begun {}{}</span></li>",
+            "<li>{} on {} <span class=\"faint\">begun {}{}, given out by the leader of epoch {}</span></li>",
             status(outcome, outcome),
             cut(&place),
-            attempt.attempt,
-            attempt.epoch,
             time_ns(attempt.started_at),
-            attempt.ended_at.map(|at| html!(", ended {}", time_ns(at)))
+            attempt.ended_at.map(|at| html!(", ended {}", time_ns(at))),
+            attempt.epoch
         )
     };
     html!(
