@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use instant_acme::{Account, NewAccount};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use weir_tls::{NamedCertificates, Validity};
 
 use crate::back_off::{spread, wait};
@@ -127,7 +127,10 @@ impl CertificateKeeper {
     }
 
     async fn get(&self, name: &str, plan: &mut NamePlan) {
-        let ordered = timeout(ORDER_MAX, self.order(name)).await.unwrap_or(Err(OrderError::Late));
+        let hook = hook(&self.settings);
+        let (kind, set) = (self.settings.challenge, Mutex::default());
+        let proof = Proof { kind, named: &self.named, hook: hook.as_ref(), sharing: &self.sharing, set };
+        let ordered = proof.during(name, ORDER_MAX, self.order(name, &proof)).await;
         match ordered {
             Ok(validity) => {
                 *plan = NamePlan::new();
@@ -148,11 +151,7 @@ impl CertificateKeeper {
         }
     }
 
-    async fn order(&self, name: &str) -> Result<Validity, OrderError> {
-        let hook = self.settings.hook.clone();
-        let hook = hook.map(|program| DnsHook { program, wait: self.settings.hook_wait });
-        let kind = self.settings.challenge;
-        let proof = Proof { kind, named: &self.named, hook: hook.as_ref(), sharing: &self.sharing };
+    async fn order(&self, name: &str, proof: &Proof<'_>) -> Result<Validity, OrderError> {
         let account = self.account().await?;
         let ordered = proof.obtain(&account, name).await;
         if ordered.as_ref().is_err_and(OrderError::is_unknown_account) {
@@ -243,6 +242,10 @@ impl NamePlan {
     }
 }
 
+fn hook(settings: &CertificateSettings) -> Option<DnsHook> {
+    settings.hook.clone().map(|program| DnsHook { program, wait: settings.hook_wait })
+}
+
 /// The time at which a certificate is renewed.
 fn renewal(validity: &Validity, spread: f64) -> SystemTime {
     let life = validity.until.duration_since(validity.from).unwrap_or_default();
@@ -261,6 +264,12 @@ mod tests {
     use super::*;
 
     const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn the_keeper_can_be_run_as_a_task() {
+        fn is_task<T: Future<Output = ()> + Send>(_run: impl FnOnce(CertificateKeeper) -> T) {}
+        is_task(CertificateKeeper::run);
+    }
 
     #[test]
     fn a_certificate_is_renewed_early_and_not_all_at_once() {

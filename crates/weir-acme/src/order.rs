@@ -1,6 +1,7 @@
 //! One order: obtains a certificate and its key for a host name (RFC 8555, 7.4).
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use instant_acme::{
@@ -8,6 +9,7 @@ use instant_acme::{
     RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use tokio::time::timeout;
 
 use crate::back_off::Cost;
 use crate::dns_hook::DnsHook;
@@ -19,40 +21,60 @@ use weir_tls::{ChallengeError, NamedCertificates};
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(180));
 
-/// How a name is proved to be ours.
+/// The other machines must be told within this time that a challenge is over; if they are not, it ends for them by itself.
+const CLOSE_MAX: Duration = Duration::from_secs(30);
+
+/// How a name is proved to be ours, in one order.
 pub(crate) struct Proof<'a> {
     pub(crate) kind: ChallengeKind,
     pub(crate) named: &'a NamedCertificates,
     pub(crate) hook: Option<&'a DnsHook>,
     /// Machines that share our records learn of each challenge too, because the authority may ask any of them.
     pub(crate) sharing: &'a Sharing,
+    /// The values for which the hook was called to set a record.
+    pub(crate) set: Mutex<Vec<String>>,
 }
 
 impl Proof<'_> {
-    /// Obtains a certificate for `name`. Returns its chain and its key as one PEM text.
+    /// Does `order`, which may take so long, and then takes back what was opened for it, however it ended.
+    pub(crate) async fn during<T>(
+        &self,
+        name: &str,
+        most: Duration,
+        order: impl Future<Output = Result<T, OrderError>>,
+    ) -> Result<T, OrderError> {
+        let done = timeout(most, order).await.unwrap_or(Err(OrderError::Late));
+        self.take_back(name).await;
+        done
+    }
+
+    /// Closes the challenge, and has the hook remove its records. This takes no longer than the hook's patience for each record.
+    async fn take_back(&self, name: &str) {
+        self.named.challenges().close(name);
+        let _ = timeout(CLOSE_MAX, self.sharing.close_challenge(name)).await;
+        let set = std::mem::take(&mut *self.set.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(hook) = self.hook {
+            for value in &set {
+                hook.unset(name, value).await;
+            }
+        }
+    }
+
+    /// Obtains a certificate for `name`. Returns its chain and its key as one PEM text. To be called within [`Proof::during`].
     pub(crate) async fn obtain(&self, account: &Account, name: &str) -> Result<String, OrderError> {
         let identifiers = [Identifier::Dns(name.to_owned())];
         let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
-        let mut values = Vec::new();
-        let proved = self.prove(&mut order, name, &mut values).await;
-        self.named.challenges().close(name);
-        self.sharing.close_challenge(name).await;
-        if let Some(hook) = self.hook {
-            for value in values {
-                hook.unset(name, &value).await;
-            }
-        }
-        proved?;
+        self.prove(&mut order, name).await?;
         let (request, key) = signing_request(name)?;
         order.finalize_csr(&request).await?;
         let chain = order.poll_certificate(&POLLING).await?;
         Ok(format!("{}\n{}", chain.trim_end(), key))
     }
 
-    async fn prove(&self, order: &mut Order, name: &str, values: &mut Vec<String>) -> Result<(), OrderError> {
+    async fn prove(&self, order: &mut Order, name: &str) -> Result<(), OrderError> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
-            self.prove_one(authorization?, name, values).await?;
+            self.prove_one(authorization?, name).await?;
         }
         match order.poll_ready(&POLLING).await {
             Ok(OrderStatus::Ready | OrderStatus::Valid) => Ok(()),
@@ -62,12 +84,7 @@ impl Proof<'_> {
         }
     }
 
-    async fn prove_one(
-        &self,
-        authorization: AuthorizationHandle<'_>,
-        name: &str,
-        values: &mut Vec<String>,
-    ) -> Result<(), OrderError> {
+    async fn prove_one(&self, authorization: AuthorizationHandle<'_>, name: &str) -> Result<(), OrderError> {
         match authorization.status {
             AuthorizationStatus::Valid => return Ok(()),
             AuthorizationStatus::Pending => {}
@@ -82,15 +99,21 @@ impl Proof<'_> {
         let mut authorization = authorization;
         let mut challenge = authorization.challenge(kind).ok_or(OrderError::NotOffered)?;
         let answer = challenge.key_authorization();
+        self.open(name, &challenge.token, answer.as_str(), answer.dns_value()).await?;
+        challenge.set_ready().await?;
+        Ok(())
+    }
+
+    /// Gets ready to be asked: has the hook set a record with this value, or opens the challenge with this token and answer.
+    async fn open(&self, name: &str, token: &str, answer: &str, value: String) -> Result<(), OrderError> {
         if let Some(hook) = self.hook {
-            let value = answer.dns_value();
-            values.push(value.clone());
+            // Noted first, because a hook that fails or is ended may have set the record all the same.
+            self.set.lock().unwrap_or_else(PoisonError::into_inner).push(value.clone());
             hook.set(name, &value).await?;
         } else {
-            self.named.challenges().open(name, &challenge.token, answer.as_str())?;
-            self.sharing.open_challenge(name, &challenge.token, answer.as_str()).await?;
+            self.named.challenges().open(name, token, answer)?;
+            self.sharing.open_challenge(name, token, answer).await?;
         }
-        challenge.set_ready().await?;
         Ok(())
     }
 }
@@ -170,6 +193,8 @@ impl OrderError {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -189,5 +214,47 @@ mod tests {
             assert_eq!(OrderError::Authority(Error::Api(problem)).cost(), cost, "{kind}");
         }
         assert_eq!(OrderError::Refused(String::new()).cost(), Cost::FailedProof);
+    }
+
+    const NAME: &str = "www.example.org";
+
+    fn proof<'a>(kind: ChallengeKind, named: &'a NamedCertificates, hook: Option<&'a DnsHook>) -> Proof<'a> {
+        Proof { kind, named, hook, sharing: &Sharing::Alone, set: Mutex::default() }
+    }
+
+    #[tokio::test]
+    async fn the_hook_removes_its_record_however_the_order_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("hook");
+        let script =
+            "#!/bin/sh\necho $* >>$0.called\ncase $1$3 in sethangs) exec sleep 999;; setfails) exit 1;; esac\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let called = || std::fs::read_to_string(program.with_extension("called")).unwrap_or_default();
+        let named = NamedCertificates::for_names(&[NAME.to_owned()]);
+        for (value, wait) in [("hangs", 0), ("fails", 0), ("waits", 3600)] {
+            let hook = DnsHook { program: program.clone(), wait: Duration::from_secs(wait) };
+            let proof = proof(ChallengeKind::Dns, &named, Some(&hook));
+            let order = proof.open(NAME, "token", "answer", value.to_owned());
+            let outcome = proof.during(NAME, Duration::from_secs(3), order).await;
+            assert_eq!(matches!(outcome, Err(OrderError::Late)), value != "fails", "{outcome:?}");
+            assert_eq!(called().lines().last(), Some(&*format!("unset _acme-challenge.{NAME} {value}")));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_challenge_is_closed_however_the_order_ends() {
+        let named = NamedCertificates::for_names(&[NAME.to_owned()]);
+        let path = format!("{}token", weir_tls::CHALLENGE_PATH);
+        for (late, most) in [(true, Duration::from_millis(50)), (false, Duration::from_secs(60))] {
+            let proof = proof(ChallengeKind::Http, &named, None);
+            let order = async {
+                proof.open(NAME, "token", "answer", String::new()).await?;
+                assert_eq!(named.challenges().answer(NAME, &path).as_deref(), Some("answer"));
+                if late { std::future::pending().await } else { Err::<(), _>(OrderError::NotOffered) }
+            };
+            assert_eq!(matches!(proof.during(NAME, most, order).await, Err(OrderError::Late)), late);
+            assert_eq!(named.challenges().answer(NAME, &path), None);
+        }
     }
 }
