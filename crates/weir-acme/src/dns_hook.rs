@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 
+/// A call that takes longer is ended.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program, and how long a new record takes until the authority sees it.
@@ -23,6 +24,11 @@ impl DnsHook {
         self.call("set", name, value).await?;
         sleep(self.wait).await;
         Ok(())
+    }
+
+    /// [`DnsHook::set`] takes no longer than this.
+    pub(crate) fn set_max(&self) -> Duration {
+        PATIENCE + self.wait
     }
 
     /// Removes the record.

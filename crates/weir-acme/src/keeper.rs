@@ -24,7 +24,7 @@ use crate::shared::{LOOK, Sharing};
 
 /// The task looks for something to do at least this often.
 const EVERY: Duration = Duration::from_secs(60);
-/// An order that takes longer is given up.
+/// An order that takes longer is given up. What the hook may take comes on top.
 const ORDER_MAX: Duration = Duration::from_secs(480);
 /// A name whose certificate could not be got before Weir was started again is tried after this.
 const AFTER_START: Duration = Duration::from_secs(30);
@@ -117,7 +117,7 @@ impl CertificateKeeper {
 
     async fn look_at(&self, name: &str, plan: &mut NamePlan) {
         if self.due_in(name, plan).is_zero() && plan.next_try <= Instant::now() {
-            match self.sharing.may_ask().await {
+            match self.sharing.may_ask(order_max(&self.settings)).await {
                 Ok(true) => self.get(name, plan).await,
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "who asks for certificates cannot be read from the records"),
@@ -130,7 +130,7 @@ impl CertificateKeeper {
         let hook = hook(&self.settings);
         let (kind, set) = (self.settings.challenge, Mutex::default());
         let proof = Proof { kind, named: &self.named, hook: hook.as_ref(), sharing: &self.sharing, set };
-        let ordered = proof.during(name, ORDER_MAX, self.order(name, &proof)).await;
+        let ordered = proof.during(name, order_max(&self.settings), self.order(name, &proof)).await;
         match ordered {
             Ok(validity) => {
                 *plan = NamePlan::new();
@@ -246,6 +246,11 @@ fn hook(settings: &CertificateSettings) -> Option<DnsHook> {
     settings.hook.clone().map(|program| DnsHook { program, wait: settings.hook_wait })
 }
 
+/// How long an order may take before what was opened for it is taken back.
+fn order_max(settings: &CertificateSettings) -> Duration {
+    ORDER_MAX + hook(settings).map_or(Duration::ZERO, |hook| hook.set_max())
+}
+
 /// The time at which a certificate is renewed.
 fn renewal(validity: &Validity, spread: f64) -> SystemTime {
     let life = validity.until.duration_since(validity.from).unwrap_or_default();
@@ -277,6 +282,15 @@ mod tests {
         let validity = Validity { from, until: from + 90 * DAY };
         assert_eq!(renewal(&validity, 0.0), from + 60 * DAY);
         assert_eq!(renewal(&validity, 1.0), from + 57 * DAY);
+    }
+
+    #[test]
+    fn an_order_has_its_own_time_besides_that_of_the_hook() {
+        let hour = Duration::from_secs(3600);
+        let http = CertificateSettings { hook_wait: hour, ..CertificateSettings::default() };
+        assert_eq!(order_max(&http), ORDER_MAX, "without a hook nobody waits for it");
+        let dns = CertificateSettings { hook: Some("/hook".into()), ..http };
+        assert!(order_max(&dns) >= hour + ORDER_MAX, "{:?}", order_max(&dns));
     }
 
     #[test]

@@ -14,9 +14,10 @@ use weir_tls::NamedCertificates;
 
 /// How often each machine checks what the others have stored.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
-/// How long the machine that asks the authority keeps that right before another may take it.
-const LEASE: Duration = Duration::from_secs(600);
-/// Challenges expire after this time, which is longer than an order may take.
+/// The machine that asks the authority keeps that right for this long after the longest time that its order may take, because it then still
+/// takes back what it opened for the order. After that another machine may ask.
+const LEASE_REST: Duration = Duration::from_secs(180);
+/// Challenges expire after this time, which is longer than an order without a hook may take.
 const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
 const LEASE_NAME: &str = "certificates.lease";
 const ACCOUNT: &str = "certificates.account";
@@ -60,13 +61,13 @@ impl Sharing {
         }
     }
 
-    /// Whether this machine may ask the authority now. It may not while the records are closed, because then it cannot know what the others
-    /// do.
-    pub(crate) async fn may_ask(&self) -> Result<bool, RecordsError> {
+    /// Whether this machine may ask the authority now, with an order that takes `most` at most. It may not while the records are closed,
+    /// because then it cannot know what the others do.
+    pub(crate) async fn may_ask(&self, most: Duration) -> Result<bool, RecordsError> {
         let Sharing::With(shared) = self else { return Ok(true) };
         let Some(records) = shared.records.get() else { return Ok(false) };
         let now = unix_s();
-        let until = now + LEASE.as_secs();
+        let until = now + (most + LEASE_REST).as_secs();
         records.values().lease(LEASE_NAME, &shared.owner, now as i64, until as i64).await
     }
 
