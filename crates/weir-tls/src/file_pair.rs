@@ -121,11 +121,52 @@ fn make_pair(folder: &Path, files: &CertificateFiles, names: &[String]) -> Resul
 }
 
 /// Writes a file that only its owner can read. The text is first written to another file, which is then renamed, so that nobody ever reads
-/// half a key.
+/// half a key. When this returns, the file would survive a power cut.
 pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension("pem.new");
-    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    // What a crash left behind may have other permissions, or may be open in another program.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&beside, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_try_left_behind_does_not_open_a_private_file_to_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, beside) = (folder.path().join("key.pem"), folder.path().join("key.pem.new"));
+        let elsewhere = folder.path().join("elsewhere");
+        fs::write(&elsewhere, "not ours").unwrap();
+        let wide =
+            || fs::write(&beside, "half").and_then(|()| fs::set_permissions(&beside, PermissionsExt::from_mode(0o666)));
+        let link = || symlink(&elsewhere, &beside);
+        for leave in [&wide as &dyn Fn() -> io::Result<()>, &link] {
+            leave().unwrap();
+            let reader = fs::File::open(&beside).unwrap();
+            write_private(&path, "secret").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "secret");
+            assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode(), 0o100_600);
+            assert_ne!(
+                io::read_to_string(reader).unwrap(),
+                "secret",
+                "whoever had the old file open must not read the new"
+            );
+            assert!(!beside.exists());
+        }
+        assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "not ours");
+    }
 }

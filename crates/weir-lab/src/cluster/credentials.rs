@@ -4,7 +4,6 @@
 use super::authority::SERVER_NAME;
 use super::clock::Clock;
 use super::identity::{Identity, hex, unhex};
-use super::private_file::write_private;
 use super::validity::Validity;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
@@ -18,6 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_core::election::{Boot, KeyId};
+use weir_tls::write_private;
 
 /// A machine's credentials.
 #[derive(Clone)]

@@ -1,12 +1,12 @@
 //! Stores the highest epoch that a machine has seen on its disk, beside the count of its starts. So after a restart it still refuses a
 //! leader whose term is over.
 
-use super::private_file::write_private;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_core::election::Epoch;
+use weir_tls::write_private;
 
 /// The name of the file.
 pub(crate) const FILE: &str = "epoch";

@@ -20,7 +20,6 @@ pub mod local_net;
 pub mod membership;
 pub(crate) mod network;
 pub(crate) mod priority;
-pub(crate) mod private_file;
 pub(crate) mod registry;
 pub(crate) mod renewal;
 pub(crate) mod reports;

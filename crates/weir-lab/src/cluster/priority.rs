@@ -8,13 +8,13 @@
 use super::credential_store::CredentialStore;
 use super::credentials::Credentials;
 use super::identity::{Identity, hex, unhex};
-use super::private_file::write_private;
 use super::renewal;
 use ring::hmac;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use weir_core::election::Priority;
 use weir_store::records::{NodeRow, Records};
+use weir_tls::write_private;
 
 /// Beside the certificate: the last order that was carried out.
 const FILE: &str = "priority";
