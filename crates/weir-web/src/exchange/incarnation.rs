@@ -39,16 +39,16 @@ fn read(file: &Path) -> io::Result<Option<u64>> {
     life.map(Some).ok_or_else(|| io::Error::other("not a number of a life"))
 }
 
-/// Written so that a reader never sees half a number.
+/// Written so that a reader never sees half a number, and that it would survive a power cut: that is when clocks are lost too.
 fn write(file: &Path, life: u64) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
-    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
     let beside = file.with_extension("new");
     let mut new = File::create(&beside)?;
     writeln!(new, "{life}")?;
     new.sync_all()?;
-    fs::rename(beside, file)
+    fs::rename(beside, file)?;
+    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Reads files that hold a secret, and creates them at the first start.
 
 use anyhow::{Context, bail};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use weir_web::identity::{self, Secret};
 
@@ -45,14 +45,7 @@ fn make_key(path: &Path) -> io::Result<()> {
     let mut random = [0; 32];
     weir_store::random(&mut random)?;
     let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let beside = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    // A file that was left behind by an earlier try would keep its permissions.
-    file.set_permissions(fs::Permissions::from_mode(0o600))?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    fs::rename(beside, path)?;
-    File::open(folder)?.sync_all()
+    weir_tls::write_private(path, &format!("{text}\n"))
 }
 
 #[cfg(test)]

@@ -62,16 +62,16 @@ pub(crate) fn read_history(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// Writes the document in one step, so that readers never see half of it.
+/// Writes the document in one step, so that readers never see half of it. It is durable when this returns.
 pub(crate) fn write_history(path: &Path, document: &Document) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(".new");
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
     let beside = path.with_file_name(name);
     let mut file = File::create(&beside)?;
     file.write_all(document.text().as_bytes())?;
     file.sync_all()?;
-    fs::rename(beside, path)
+    fs::rename(beside, path)?;
+    File::open(folder)?.sync_all()
 }

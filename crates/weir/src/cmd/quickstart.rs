@@ -10,6 +10,7 @@ mod mail;
 mod neighbour;
 mod plan;
 mod questions;
+mod replacement;
 mod service;
 mod trial;
 mod web;
@@ -23,7 +24,7 @@ use questions::Questions;
 use service::Started;
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 #[derive(clap::Subcommand)]
@@ -254,15 +255,13 @@ fn free_name(file: &Path) -> PathBuf {
 
 /// The configuration may contain passwords, so only root and the service may read it.
 fn write_file(file: &Path, text: &str) -> io::Result<()> {
-    let beside = file.with_extension("toml.new");
-    let mut options = fs::OpenOptions::new();
-    let mut open = options.write(true).create(true).truncate(true).mode(0o640).open(&beside)?;
-    open.write_all(text.as_bytes())?;
-    open.sync_all()?;
-    if let Some(group) = service::group() {
-        chown(&beside, None, Some(group))?;
-    }
-    fs::rename(&beside, file)
+    replacement::replace(file, text, 0o640, |open| match service::group() {
+        Some(group) => {
+            fchown(open, None, Some(group))?;
+            open.set_permissions(fs::Permissions::from_mode(0o640))
+        }
+        None => Ok(()),
+    })
 }
 
 fn tell_needs(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {

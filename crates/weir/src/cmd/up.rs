@@ -13,7 +13,6 @@ use axum::http::StatusCode;
 use axum::{Json, Router};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -463,14 +462,6 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
 /// The file with the first administrator's password, if it was not printed on a terminal.
 const FIRST_PASSWORD: &str = "first-password";
 
-/// Writes a file that only its owner can read.
-fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    let mut open = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
-    writeln!(open, "{secret}")?;
-    open.sync_all()
-}
-
 /// Prints where the pages are, and how to log in.
 fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&str>) -> io::Result<()> {
     let Some(Console { address, .. }) = gates.console.gate() else { return Ok(()) };
@@ -483,7 +474,7 @@ fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&st
         // Otherwise the output goes into a journal or a log, where many people can read it for a long time.
         Some(password) => {
             let file = gates.folder().join(FIRST_PASSWORD);
-            write_secret(&file, password)?;
+            weir_tls::write_private(&file, &format!("{password}\n"))?;
             writeln!(out, "  log in as {name}; the password is in {}", file.display())?;
             writeln!(out, "  only its owner can read that file: set a password of your own, and remove it")?;
         }

@@ -8,13 +8,14 @@ mod marked;
 mod nginx;
 mod postfix;
 
+use super::replacement;
 use crate::machine::Machine;
 use anyhow::{Context, bail};
 use marked::Change;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -240,30 +241,19 @@ fn read_journal(file: &Path) -> anyhow::Result<Vec<Done>> {
 fn write_journal(file: &Path, done: &[Done]) -> anyhow::Result<()> {
     let written = match done.is_empty() {
         true => fs::remove_file(file),
-        false => {
-            let beside = file.with_extension("json.new");
-            let mut options = fs::OpenOptions::new();
-            let open = options.write(true).create(true).truncate(true).mode(0o600).open(&beside);
-            open.and_then(|mut open| {
-                open.write_all(&serde_json::to_vec_pretty(done)?)?;
-                open.sync_all()
-            })
-            .and_then(|()| fs::rename(&beside, file))
-        }
+        false => serde_json::to_string_pretty(done)
+            .map_err(io::Error::from)
+            .and_then(|text| weir_tls::write_private(file, &text)),
     };
     written.with_context(|| format!("{} cannot be written", file.display()))
 }
 
 /// Replaces a file in one step, keeping its owner and permissions.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // The name begins with a dot, because nginx reads all other files in some folders.
-    let beside = path.with_file_name(format!(".{name}.weir-new"));
     let before = fs::metadata(path)?;
-    let mut open = fs::File::create(&beside)?;
-    open.write_all(text.as_bytes())?;
-    open.sync_all()?;
-    fs::set_permissions(&beside, before.permissions())?;
-    chown(&beside, Some(before.uid()), Some(before.gid()))?;
-    fs::rename(&beside, path)
+    // Until the new file has them, only we can read it: there may be a password in it.
+    replacement::replace(path, text, 0o600, |file| {
+        fchown(file, Some(before.uid()), Some(before.gid()))?;
+        file.set_permissions(before.permissions())
+    })
 }
