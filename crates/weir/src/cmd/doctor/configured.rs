@@ -136,11 +136,8 @@ fn connect(at: &str) -> io::Result<()> {
     if let Some(path) = at.strip_prefix("unix:") {
         return UnixStream::connect(path).map(drop);
     }
-    let (bare, port) = match at.strip_prefix("https://") {
-        Some(bare) => (bare, ":443"),
-        None => (at, ":25"),
-    };
-    let with_port = if bare.rsplit_once(':').is_some() { bare.to_owned() } else { format!("{bare}{port}") };
+    // All these settings have a port when they have been read, also where it may be left out in the file.
+    let with_port = at.strip_prefix("https://").unwrap_or(at);
     // A name may have several addresses. It is enough if one can be reached.
     let mut outcome = Err(io::ErrorKind::NotFound.into());
     for address in with_port.to_socket_addrs()?.take(ADDRESSES_MAX) {
