@@ -66,7 +66,9 @@ impl Webhook {
             Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
             None => (authority, default),
         };
-        if host.is_empty() || host.contains('@') {
+        // Brackets only around an address, and colons only in them: otherwise a part of the address would be taken for the port.
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if host.is_empty() || host.contains('@') || (bare.is_none() && host.contains([':', '[', ']'])) {
             return Err(wrong());
         }
         let path = if path.is_empty() { "/" } else { path };
@@ -190,7 +192,14 @@ mod tests {
             (true, "hooks.example.org", 443, "/weir?x=1")
         );
         assert_eq!(Webhook::parse("http://[::1]:8080").unwrap().port, 8080);
+        assert_eq!(Webhook::parse("https://[2001:db8::1]/hook").unwrap().port, 443);
         for url in ["", "ftp://x/", "http://", "http://a b/", "http://x:y/", "http://u@x/", "http://x/\r\nEvil: y"] {
+            assert!(Webhook::parse(url).is_err(), "{url:?}");
+        }
+        // Without brackets the last group of an address looks like a port.
+        for url in
+            ["http://2001:db8::1/x", "http://2001:db8::1:8080/x", "http://::1", "http://[::1]x:80/", "http://[::1/"]
+        {
             assert!(Webhook::parse(url).is_err(), "{url:?}");
         }
     }

@@ -106,12 +106,14 @@ impl FromStr for DirectoryServer {
             Some((host, port)) => (host, port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?),
             None => (place, if secure { 636 } else { 389 }),
         };
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
-        if host.is_empty() || !host.bytes().all(plain) {
+        // Without brackets, a part of the address would be taken for the port.
+        let unclear = bare == host && bare.contains(':');
+        if bare.is_empty() || !bare.bytes().all(plain) || unclear {
             return Err(wrong());
         }
-        Ok(DirectoryServer { secure, host: host.to_owned(), port })
+        Ok(DirectoryServer { secure, host: bare.to_owned(), port })
     }
 }
 
@@ -131,6 +133,11 @@ mod tests {
     fn what_is_printed_parses_to_the_same() {
         for text in ["ldaps://a.example", "ldap://a.example", "ldaps://[::1]:1636", "ldap://10.0.0.1:3890"] {
             assert_eq!(text.parse::<DirectoryServer>().unwrap().to_string(), text);
+        }
+        assert_eq!("ldaps://[2001:db8::1]".parse::<DirectoryServer>().unwrap().port, 636);
+        // Without brackets the last group of an address looks like a port.
+        for text in ["ldaps://2001:db8::1", "ldap://::1:389", "ldap://[::1]x:389", "ldap://[::1"] {
+            assert!(text.parse::<DirectoryServer>().is_err(), "{text}");
         }
         for text in ["", "http://a", "ldaps://", "ldaps://a:0", "ldaps://a b", "ldaps://u@a", "ldaps://a/dc=x"] {
             assert!(text.parse::<DirectoryServer>().is_err(), "{text}");
