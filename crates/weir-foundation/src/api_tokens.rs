@@ -8,16 +8,13 @@ use crate::clock::Clock;
 use crate::console_accounts::Role;
 use crate::date::rfc3339;
 use crate::secret::{digest, fresh_token};
+use crate::site_list::SiteList;
 use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
-use tokio::sync::Mutex;
-use weir_store::records::ValueRecords;
 
-/// Tokens belong to the site, not to one relay.
-const SITE: &str = "";
 const KEPT: &str = "console.tokens";
 const TOKENS_MAX: usize = 1_000;
 const DAYS_MAX: u32 = 3_650;
@@ -148,27 +145,24 @@ impl Token {
 /// The tokens of the site. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiTokens {
-    values: ValueRecords,
+    stored: SiteList<Token>,
     audit: AuditTrail,
     clock: Clock,
-    /// Held during a change, because the tokens are read, changed and written as a whole.
-    changing: Arc<Mutex<()>>,
 }
 
 impl ApiTokens {
     /// The tokens in these records.
     pub fn new(foundation: &Foundation) -> ApiTokens {
         ApiTokens {
-            values: foundation.records.values(),
+            stored: SiteList::new(foundation, KEPT, "the tokens", |token| &token.name),
             audit: AuditTrail::new(foundation),
             clock: Arc::clone(&foundation.clock),
-            changing: Arc::default(),
         }
     }
 
     /// All tokens, ordered by name.
     pub async fn list(&self) -> Result<Vec<TokenView>, OperationError> {
-        Ok(self.stored().await?.iter().map(Token::view).collect())
+        Ok(self.stored.read().await?.iter().map(Token::view).collect())
     }
 
     /// Makes a token.
@@ -177,15 +171,6 @@ impl ApiTokens {
         if new.days > DAYS_MAX {
             let hint = "0 days is for ever; a token can be revoked at any time";
             return Err(OperationError::invalid(format!("a token is good for at most {DAYS_MAX} days"), hint));
-        }
-        let _changing = self.changing.lock().await;
-        let mut tokens = self.stored().await?;
-        if tokens.iter().any(|token| token.name == new.name) {
-            let what = format!("there is already a token {}", names::shown(&new.name));
-            return Err(OperationError::conflict(what, "revoke it first, or take another name"));
-        }
-        if tokens.len() >= TOKENS_MAX {
-            return Err(OperationError::conflict(format!("there are {TOKENS_MAX} tokens"), "revoke one first"));
         }
         let (secret, now) = (format!("weir_{}", fresh_token()), (self.clock)().0 as i64);
         let token = Token {
@@ -198,8 +183,18 @@ impl ApiTokens {
             used_at: None,
         };
         let view = token.view();
-        tokens.push(token);
-        self.keep_tokens(tokens).await?;
+        let add = |tokens: &mut Vec<Token>| {
+            if tokens.iter().any(|known| known.name == token.name) {
+                let what = format!("there is already a token {}", names::shown(&token.name));
+                return Err(OperationError::conflict(what, "revoke it first, or take another name"));
+            }
+            if tokens.len() >= TOKENS_MAX {
+                return Err(OperationError::conflict(format!("there are {TOKENS_MAX} tokens"), "revoke one first"));
+            }
+            tokens.push(token.clone());
+            Ok(())
+        };
+        self.stored.change(add).await?;
         let until = view.expires.as_deref().map_or_else(|| "for ever".to_owned(), |until| format!("until {until}"));
         self.audit.write(actor, "token.add", &view.name, format!("scope {}, {until}", view.scope.as_str())).await?;
         Ok(TokenMade { view, token: secret })
@@ -207,14 +202,14 @@ impl ApiTokens {
 
     /// Revokes a token. It stops working at once.
     pub async fn revoke(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
-        let _changing = self.changing.lock().await;
-        let mut tokens = self.stored().await?;
-        let place = tokens.iter().position(|token| token.name == name).ok_or_else(|| {
-            let hint = "`weir console token list` shows all";
-            OperationError::unknown(format!("there is no token {}", names::shown(name)), hint)
-        })?;
-        let revoked = tokens.remove(place);
-        self.keep_tokens(tokens).await?;
+        let revoke = |tokens: &mut Vec<Token>| {
+            let place = tokens.iter().position(|token| token.name == name).ok_or_else(|| {
+                let hint = "`weir console token list` shows all";
+                OperationError::unknown(format!("there is no token {}", names::shown(name)), hint)
+            })?;
+            Ok(tokens.remove(place))
+        };
+        let revoked = self.stored.change(revoke).await?;
         self.audit.write(actor, "token.revoke", name, format!("scope {}", revoked.scope.as_str())).await
     }
 
@@ -222,7 +217,7 @@ impl ApiTokens {
     pub async fn known(&self, secret: &str) -> Result<Option<TokenView>, OperationError> {
         let (digest, now) = (digest(secret), (self.clock)().0 as i64);
         let good = |token: &Token| token.digest == digest && token.expires_at.is_none_or(|until| now < until);
-        let Some(token) = self.stored().await?.into_iter().find(good) else { return Ok(None) };
+        let Some(token) = self.stored.read().await?.into_iter().find(good) else { return Ok(None) };
         if token.used_at.is_none_or(|used| now.saturating_sub(used) > USED_EVERY_NS) {
             self.note_use(&digest, now).await;
         }
@@ -231,25 +226,14 @@ impl ApiTokens {
 
     /// Writes down that a token was used. If that fails, the program may go on all the same.
     async fn note_use(&self, digest: &str, now: i64) {
-        let _changing = self.changing.lock().await;
-        let Ok(mut tokens) = self.stored().await else { return };
-        if let Some(token) = tokens.iter_mut().find(|token| token.digest == digest) {
-            token.used_at = Some(now);
-            if let Err(error) = self.keep_tokens(tokens).await {
-                tracing::warn!(%error, "the use of a token could not be written down");
-            }
+        // The token may have been revoked meanwhile.
+        let note = |tokens: &mut Vec<Token>| {
+            tokens.iter_mut().filter(|token| token.digest == digest).for_each(|token| token.used_at = Some(now));
+            Ok(())
+        };
+        if let Err(error) = self.stored.change(note).await {
+            tracing::warn!(%error, "the use of a token could not be written down");
         }
-    }
-
-    async fn stored(&self) -> Result<Vec<Token>, OperationError> {
-        let text = self.values.get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
-        serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the tokens: {error}")))
-    }
-
-    async fn keep_tokens(&self, mut tokens: Vec<Token>) -> Result<(), OperationError> {
-        tokens.sort_by(|a, b| a.name.cmp(&b.name));
-        let text = serde_json::to_string(&tokens).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.values.set(SITE, KEPT, &text).await?)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::directory::{DirectoryError, Person};
 use crate::identity_provider::ProvidedPerson;
 use crate::passwords::Passwords;
 pub use crate::role::Role;
+use crate::site_list::SiteList;
 use crate::totp::StoredFactor;
 use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
@@ -22,13 +23,10 @@ use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, MutexGuard};
-use weir_store::records::{UserRecords, ValueRecords};
+use weir_store::records::UserRecords;
 
-/// Accounts belong to the site, not to one relay.
-const SITE: &str = "";
 const KEPT: &str = "console.accounts";
 const ACCOUNTS_MAX: usize = 1_000;
 
@@ -114,14 +112,12 @@ struct SignedIn {
 #[derive(Clone)]
 pub struct ConsoleAccounts {
     users: UserRecords,
-    values: ValueRecords,
+    accounts: SiteList<Account>,
     passwords: Passwords,
     audit: AuditTrail,
     clock: Clock,
-    /// Held during a change, because the accounts are read, changed and written as a whole.
-    changing: Arc<Mutex<()>>,
     /// People of the directory or of an identity provider who have logged in.
-    signed_in: Arc<std::sync::Mutex<HashMap<String, SignedIn>>>,
+    signed_in: Arc<Mutex<HashMap<String, SignedIn>>>,
 }
 
 impl ConsoleAccounts {
@@ -129,18 +125,17 @@ impl ConsoleAccounts {
     pub fn new(foundation: &Foundation, passwords: Passwords) -> ConsoleAccounts {
         ConsoleAccounts {
             users: foundation.records.users(),
-            values: foundation.records.values(),
+            accounts: SiteList::new(foundation, KEPT, "the console's accounts", |account| &account.name),
             passwords,
             audit: AuditTrail::new(foundation),
             clock: Arc::clone(&foundation.clock),
-            changing: Arc::default(),
             signed_in: Arc::default(),
         }
     }
 
     /// All accounts, ordered by name.
     pub async fn list(&self) -> Result<Vec<AccountView>, OperationError> {
-        Ok(self.stored_accounts().await?.iter().map(Account::view).collect())
+        Ok(self.accounts.read().await?.iter().map(Account::view).collect())
     }
 
     /// Makes an account.
@@ -152,20 +147,21 @@ impl ConsoleAccounts {
             return Err(OperationError::invalid("an account of the console is an operator or an admin", hint));
         }
         let password = self.passwords.hash(&new.password).await?;
-        let _changing = self.lock().await;
-        let mut accounts = self.stored_accounts().await?;
-        if accounts.iter().any(|account| account.name == new.name) {
-            let hint = format!("give it a new password with `weir console passwd {}`", names::shown(&new.name));
-            return Err(OperationError::conflict(format!("there is already an account {}", new.name), hint));
-        }
-        if accounts.len() >= ACCOUNTS_MAX {
-            return Err(OperationError::conflict(format!("there are {ACCOUNTS_MAX} accounts"), "remove one first"));
-        }
         let created_at = (self.clock)().0 as i64;
         let account = Account { name: new.name, role: new.role, password, created_at, second_factor: None };
         let view = account.view();
-        accounts.push(account);
-        self.keep_accounts(accounts).await?;
+        let add = |accounts: &mut Vec<Account>| {
+            if accounts.iter().any(|known| known.name == account.name) {
+                let hint = format!("give it a new password with `weir console passwd {}`", names::shown(&account.name));
+                return Err(OperationError::conflict(format!("there is already an account {}", account.name), hint));
+            }
+            if accounts.len() >= ACCOUNTS_MAX {
+                return Err(OperationError::conflict(format!("there are {ACCOUNTS_MAX} accounts"), "remove one first"));
+            }
+            accounts.push(account.clone());
+            Ok(())
+        };
+        self.accounts.change(add).await?;
         self.audit.write(actor, "console.add", &view.name, format!("role {}", view.role.as_str())).await?;
         Ok(view)
     }
@@ -174,24 +170,26 @@ impl ConsoleAccounts {
     pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let hash = self.passwords.hash(password).await?;
-        let _changing = self.lock().await;
-        let mut accounts = self.stored_accounts().await?;
-        account_in(&mut accounts, name)?.password = hash;
-        self.keep_accounts(accounts).await?;
+        let set = |accounts: &mut Vec<Account>| {
+            account_in(accounts, name)?.password.clone_from(&hash);
+            Ok(())
+        };
+        self.accounts.change(set).await?;
         self.audit.write(actor, "console.passwd", name, "a new password".to_owned()).await
     }
 
     /// Removes an account. The last administrator cannot be removed.
     pub async fn remove(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
-        let _changing = self.lock().await;
-        let mut accounts = self.stored_accounts().await?;
-        let place = accounts.iter().position(|account| account.name == name).ok_or_else(|| no_account(name))?;
-        let removed = accounts.remove(place);
-        if removed.role == Role::Admin && !accounts.iter().any(|account| account.role == Role::Admin) {
-            let hint = "make another administrator first: `weir console add NAME --role admin`";
-            return Err(OperationError::conflict(format!("{name} is the last administrator"), hint));
-        }
-        self.keep_accounts(accounts).await?;
+        let remove = |accounts: &mut Vec<Account>| {
+            let place = accounts.iter().position(|account| account.name == name).ok_or_else(|| no_account(name))?;
+            let removed = accounts.remove(place);
+            if removed.role == Role::Admin && !accounts.iter().any(|account| account.role == Role::Admin) {
+                let hint = "make another administrator first: `weir console add NAME --role admin`";
+                return Err(OperationError::conflict(format!("{name} is the last administrator"), hint));
+            }
+            Ok(removed)
+        };
+        let removed = self.accounts.change(remove).await?;
         self.audit.write(actor, "console.remove", name, format!("role {}", removed.role.as_str())).await
     }
 
@@ -261,7 +259,7 @@ impl ConsoleAccounts {
     async fn is_local(&self, name: &str) -> Result<bool, OperationError> {
         let lower = name.to_lowercase();
         let same = |account: &Account| account.name.to_lowercase() == lower && !account.password.is_empty();
-        if self.stored_accounts().await?.iter().any(same) {
+        if self.accounts.read().await?.iter().any(same) {
             return Ok(true);
         }
         for name in [name, &lower] {
@@ -294,16 +292,19 @@ impl ConsoleAccounts {
         }
         let known =
             |role: Role, hash: &str, code: bool| KnownAccount { name: name.to_owned(), role, stamp: stamp(hash), code };
-        if let Some(account) = self.stored_accounts().await?.into_iter().find(|account| account.name == name) {
+        if let Some(account) = self.accounts.read().await?.into_iter().find(|account| account.name == name) {
             return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
         }
         let user = self.users.find(name).await?;
         Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
     }
 
-    /// Held while accounts are changed, so that only one change is made at a time.
-    pub(crate) async fn lock(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().await
+    /// Changes the accounts; see [`SiteList::change`].
+    pub(crate) async fn change<R: Send>(
+        &self,
+        change: impl FnMut(&mut Vec<Account>) -> Result<R, OperationError> + Send,
+    ) -> Result<R, OperationError> {
+        self.accounts.change(change).await
     }
 
     pub(crate) fn audit(&self) -> &AuditTrail {
@@ -312,17 +313,6 @@ impl ConsoleAccounts {
 
     pub(crate) fn now_s(&self) -> u64 {
         (self.clock)().0 / 1_000_000_000
-    }
-
-    pub(crate) async fn stored_accounts(&self) -> Result<Vec<Account>, OperationError> {
-        let text = self.values.get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
-        serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the console's accounts: {error}")))
-    }
-
-    pub(crate) async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), OperationError> {
-        accounts.sort_by(|a, b| a.name.cmp(&b.name));
-        let text = serde_json::to_string(&accounts).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.values.set(SITE, KEPT, &text).await?)
     }
 }
 

@@ -25,10 +25,13 @@ mod role;
 mod role_rule;
 pub mod second_factor;
 pub mod secret;
+mod site_list;
 pub mod sockets;
 mod store_settings;
 pub mod supervision;
 mod totp;
+#[cfg(test)]
+mod two_relays_tests;
 pub mod upkeep;
 pub mod webhook;
 

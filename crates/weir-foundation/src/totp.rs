@@ -71,6 +71,13 @@ fn code_at(secret: &[u8], step: u64, digits: u32) -> u32 {
     (u32::from_be_bytes(four) & 0x7fff_ffff) % 10_u32.pow(digits)
 }
 
+/// What an authenticator with this secret shows.
+#[cfg(test)]
+pub(crate) fn code_of(secret: &str, now_s: u64) -> String {
+    let code = code_at(&from_base32(secret).unwrap_or_default(), now_s / STEP_S, DIGITS);
+    format!("{code:0width$}", width = DIGITS as usize)
+}
+
 fn from_base32(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut held, mut bits) = (Vec::new(), 0_u32, 0);
     for letter in text.bytes() {

@@ -73,6 +73,7 @@ on_both! {
     quarantined_mail_is_listed_decided_and_forgotten => quarantined,
     lists_of_quarantined_mail_are_bounded => quarantined_crowds,
     a_relay_keeps_values => kept,
+    a_value_is_replaced_only_as_it_was_read => replaced,
     rules_have_numbers_of_their_own => rules,
     a_lab_has_one_leader => one_leader,
     of_many_candidates_one_gets_the_lease => many_candidates,
@@ -370,6 +371,36 @@ async fn kept(records: Records) {
         (None, Some(500)),
         "what is no time begins anew"
     );
+}
+
+async fn replaced(records: Records) {
+    let replace = async |was, value| records.values().replace("", "document", was, value).await.unwrap();
+    assert!(!replace(Some(""), "no").await, "there is none");
+    assert!(replace(None, "one").await);
+    assert!(!replace(None, "no").await, "there is one already");
+    assert!(replace(Some("one"), "two").await && !replace(Some("one"), "no").await, "it is another now");
+    assert!(replace(Some("two"), "two").await, "nothing has changed");
+    assert!(!records.values().replace("r1", "document", Some("two"), "no").await.unwrap(), "each relay has its own");
+    assert_eq!(records.values().get("", "document").await.unwrap().as_deref(), Some("two"));
+    // Many who read, change and write at the same time.
+    let counting = |_| {
+        let values = records.values();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                loop {
+                    let was = values.get("", "count").await.unwrap();
+                    let count = was.as_deref().map_or(0, |was| was.parse::<u32>().unwrap()) + 1;
+                    if values.replace("", "count", was.as_deref(), &count.to_string()).await.unwrap() {
+                        break;
+                    }
+                }
+            }
+        })
+    };
+    for counted in (0..4).map(counting).collect::<Vec<_>>() {
+        counted.await.unwrap();
+    }
+    assert_eq!(records.values().get("", "count").await.unwrap().as_deref(), Some("40"));
 }
 
 async fn rules(records: Records) {
