@@ -29,6 +29,9 @@ use weir_store::records::UserRecords;
 
 const KEPT: &str = "console.accounts";
 const ACCOUNTS_MAX: usize = 1_000;
+/// Gives the sessions of people of a directory a stamp of their own. It is no hash of a password, and not empty as that of mail users
+/// without a password; otherwise such a session would go on as that user's when the directory's answer is too old.
+const BY_DIRECTORY: &str = "\0directory";
 
 /// An account that is to be made.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -237,8 +240,13 @@ impl ConsoleAccounts {
         if self.is_local(&name).await? {
             return Ok(None);
         }
-        self.sign_in(&name, role, stamp(""), directory.session());
-        Ok(self.signed_in(&name))
+        Ok(self.from_directory(&name, role, directory.session()))
+    }
+
+    /// The account of somebody whose password the directory has checked.
+    fn from_directory(&self, name: &str, role: Role, session: Duration) -> Option<KnownAccount> {
+        self.sign_in(name, role, stamp(BY_DIRECTORY), session);
+        self.signed_in(name)
     }
 
     /// The account of somebody for whom an identity provider vouches; none if the name belongs to a local account, which no provider can
@@ -333,4 +341,44 @@ fn stamp(hash: &str) -> [u8; 32] {
 fn no_account(name: &str) -> OperationError {
     let hint = "`weir console list` shows all; users of the mail gate are changed with `weir user`";
     OperationError::unknown(format!("there is no account {} of the console", names::shown(name)), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_store::folder::DataFolder;
+    use weir_store::records::UserRow;
+
+    /// A user of the mail gate whose password only the directory knows.
+    fn mail_user(name: &str) -> UserRow {
+        UserRow {
+            name: name.to_owned(),
+            password: String::new(),
+            addresses: vec![format!("{name}@example.org")],
+            contact: String::new(),
+            profile: "person".to_owned(),
+            params: "{}".to_owned(),
+            locked_at: None,
+            locked_reason: String::new(),
+            created_at: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn who_came_from_a_directory_signs_in_again_when_its_answer_is_too_old() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(&home.path().join("data")).unwrap();
+        let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
+        foundation.records.users().add(&mail_user("ann")).await.unwrap();
+        let accounts = ConsoleAccounts::new(&foundation, Passwords::new(1, [7; 32]).unwrap());
+        // As the link in a notice finds her.
+        let by_link = accounts.known("ann").await.unwrap().unwrap();
+        assert_eq!(by_link.role, Role::User);
+        let begun = accounts.from_directory("ann", Role::Operator, Duration::from_secs(3600)).unwrap();
+        assert_eq!(accounts.known("ann").await.unwrap(), Some(begun.clone()));
+        accounts.signed_in.lock().unwrap().get_mut("ann").unwrap().until = Instant::now();
+        let then = accounts.known("ann").await.unwrap().unwrap();
+        assert_eq!(then, by_link);
+        assert_ne!(then.stamp, begun.stamp, "her session has ended");
+    }
 }
