@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tokio::task::JoinError;
 
 /// How long a right login is remembered.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
@@ -124,7 +125,12 @@ impl Passwords {
             shared.spare().push(memory);
             done
         };
-        let done = tokio::task::spawn_blocking(working).await.map_err(|_| PasswordError::Busy);
+        // A panic is logged with its place. Work that was not begun, because the process ends, may be tried again.
+        let failed = |error: JoinError| match error.is_panic() {
+            true => PasswordError::Hash(error.to_string()),
+            false => PasswordError::Busy,
+        };
+        let done = tokio::task::spawn_blocking(working).await.map_err(failed);
         let hashes = 1 + self.shared.hashes.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
@@ -228,7 +234,7 @@ pub enum PasswordError {
     /// Too many logins wait already.
     #[error("too many logins at once; try again")]
     Busy,
-    /// The hash could not be made.
+    /// The hash could not be made, for a new password or to compare it.
     #[error("the password cannot be hashed: {0}")]
     Hash(String),
 }
@@ -251,6 +257,14 @@ mod tests {
         give_back(&shared, 2);
         assert!(passwords.shared.spare().is_empty());
         passwords.hash("three").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_not_a_crowd() {
+        let passwords = Passwords::new(1, [7; 32]).unwrap();
+        let done: Result<(), _> = passwords.elsewhere(|_| panic!("planted")).await;
+        assert!(matches!(&done, Err(PasswordError::Hash(why)) if why.contains("planted")), "{done:?}");
+        passwords.hash("the next one").await.unwrap();
     }
 
     #[tokio::test]
