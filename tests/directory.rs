@@ -157,3 +157,18 @@ fn groups_give_roles_and_local_accounts_stay_for_the_day_when_the_directory_is_d
     slapd.restart();
     assert!(Client::login(&up.plain, "ann", PASSWORD).is_ok());
 }
+
+#[test]
+fn who_came_from_a_directory_stays_logged_in_when_the_mail_gate_is_restarted() {
+    let authority = TestAuthority::new();
+    let slapd = Slapd::start(Some(&authority));
+    let (site, up) = site(&slapd.secure(), &trusting(&authority));
+    let base = format!("http://{}", up.listener("console"));
+    let ann = Visitor::log_in(&base, &[], ("ann", PASSWORD));
+    let config = site.home().join("weir.toml");
+    let text = std::fs::read_to_string(&config).expect("settings");
+    std::fs::write(&config, format!("{text}\n[throttle]\nlearn_only = true\n")).expect("a file");
+    let said = site.weir(&["reload"]).ok();
+    assert!(said.contains("restarted with the new settings"), "{said}");
+    assert!(ann.get("/settings").contains("sign_in.ldap"), "her session goes on");
+}

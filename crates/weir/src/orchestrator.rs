@@ -13,6 +13,7 @@
 
 use crate::assembly::{self, Certificates, Console, CurrentLab, web_gate};
 use crate::config::{Config, Loaded, Setting};
+use anyhow::Context;
 use axum::Router;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ use weir_console::session::Sessions;
 use weir_console::site::Configuration;
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
-use weir_foundation::audit::AuditTrail;
+use weir_foundation::backup::Backup;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::sockets;
@@ -51,8 +52,9 @@ pub(crate) struct Orchestrator {
     config_file: Option<PathBuf>,
     demo: bool,
     folder: Arc<DataFolder>,
-    /// Opened as soon as a gate needs it.
-    foundation: Option<Foundation>,
+    /// Everything that works on the records alone. It is made when a gate first needs the records, and stays the same whichever gates are
+    /// restarted: it also knows who has logged in from a directory or by an identity provider.
+    administration: Option<Administration>,
     passwords: Passwords,
     certificates: Certificates,
     watch: Watch,
@@ -169,7 +171,7 @@ impl Orchestrator {
             config_file: loaded.file.as_deref().and_then(|file| std::path::absolute(file).ok()),
             demo,
             folder: Arc::new(folder),
-            foundation: None,
+            administration: None,
             passwords,
             certificates,
             watch: Watch { states: GateStates::default(), failures: sender },
@@ -180,7 +182,7 @@ impl Orchestrator {
 
     /// The kind of database, if the records are open.
     pub(crate) fn database(&self) -> &'static str {
-        self.foundation.as_ref().map_or("a database that is not open", Foundation::database)
+        self.administration.as_ref().map_or("a database that is not open", |open| open.foundation.database())
     }
 
     /// Whether this is a demo.
@@ -195,15 +197,17 @@ impl Orchestrator {
 
     /// Opens the records, unless they are open already.
     async fn open_records(&mut self) -> anyhow::Result<Foundation> {
-        if let Some(foundation) = &self.foundation {
-            return Ok(foundation.clone());
+        if let Some(administration) = &self.administration {
+            return Ok(administration.foundation.clone());
         }
         let hostname = assembly::mail_gate(&self.config).hostname;
         let url = self.config.store.records.as_deref();
         let foundation = Foundation::lay(Arc::clone(&self.folder), url, &hostname).await?;
-        AuditTrail::new(&foundation).report_interrupted().await;
+        let administration = Administration::new(&foundation, self.passwords.clone(), None, &self.config.store);
+        administration.audit.report_interrupted().await;
         self.certificates.records_opened(&foundation.records);
-        Ok(self.foundation.insert(foundation).clone())
+        self.administration = Some(administration);
+        Ok(foundation)
     }
 
     fn mail_settings(&self) -> MailSettings {
@@ -346,7 +350,7 @@ impl Orchestrator {
                 self.mail.start(&watch, opening).await;
             }
             GateName::Console if self.console.wanted => {
-                let gates = self.open_records().await.map(|foundation| self.gates_over(&foundation));
+                let gates = self.open_records().await.map(|_| self.gates());
                 let opening = open_console(&self.config, self.configuration.clone(), gates);
                 self.console.start(&watch, opening).await;
             }
@@ -408,25 +412,24 @@ impl Orchestrator {
         for gate in [GateName::Console, GateName::Lab, GateName::Web, GateName::Mail] {
             self.stop(gate).await;
         }
-        if let Some(foundation) = self.foundation {
-            foundation.records.close().await;
+        if let Some(administration) = self.administration {
+            administration.foundation.records.close().await;
         }
     }
 
     /// Everything that the API and the pages work with; none without records.
     pub(crate) fn gates(&self) -> Option<Gates> {
-        self.foundation.as_ref().map(|foundation| self.gates_over(foundation))
-    }
-
-    fn gates_over(&self, foundation: &Foundation) -> Gates {
+        let administration = self.administration.as_ref()?;
+        let foundation = &administration.foundation;
         let mail = match self.mail.gate() {
             Some(mail) => mail.gate.operations().clone(),
             None => operations_without_mail(foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
         };
-        let backup = self.mail.gate().map(|mail| mail.gate.operations().backup.clone());
-        let mut administration = Administration::new(foundation, self.passwords.clone(), backup, &self.config.store);
-        administration.backup = administration.backup.with_configuration(self.config_file.clone());
-        Gates {
+        let of_mail = self.mail.gate().map(|mail| mail.gate.operations().backup.clone());
+        let backup = Backup::new(foundation, of_mail, self.config.store.backup_passphrase_file.clone());
+        let backup = backup.with_configuration(self.config_file.clone());
+        let administration = Administration { backup, ..administration.clone() };
+        Some(Gates {
             administration,
             mail,
             web: self.web.gate().cloned(),
@@ -435,7 +438,7 @@ impl Orchestrator {
             sessions: Arc::clone(&self.sessions),
             certificates: Arc::clone(&self.certificates.named),
             demo: self.demo,
-        }
+        })
     }
 }
 
@@ -464,9 +467,9 @@ async fn open_web(
 async fn open_console(
     config: &Config,
     configuration: Configuration,
-    gates: anyhow::Result<Gates>,
+    gates: anyhow::Result<Option<Gates>>,
 ) -> anyhow::Result<Console> {
-    let gates = gates?;
+    let gates = gates?.context("the records are not open")?;
     let api = router(&gates);
     assembly::console(config, configuration, gates, api)
 }
