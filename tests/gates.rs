@@ -144,6 +144,30 @@ fn mail_whose_port_is_taken_fails_alone_and_comes_back() {
 }
 
 #[test]
+fn a_reload_calls_no_mail_gate_restarted_that_does_not_run() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address");
+    let mail = format!("[submission]\nlisten = [\"{address}\"]\nlisten_tls = [\"127.0.0.1:0\"]\n");
+    let site = Site::only(&format!("{mail}{WEB}{CONSOLE}"));
+    let up = site.up_alone();
+    let change = |more: &str| {
+        fs::write(site.home().join("weir.toml"), format!("{mail}{WEB}{CONSOLE}{more}")).expect("a file");
+        site.weir(&["reload"])
+    };
+    let said = change("[throttle]\nlearn_only = true\n").ok();
+    assert!(said.contains("does not run") && said.contains("with the new settings"), "{said}");
+    assert!(!said.contains("restarted"), "{said}");
+    let password = site.home().join("password");
+    fs::write(&password, "").expect("a file");
+    let login = "[delivery]\nway = \"smarthost\"\nhosts = [\"127.0.0.1:1\"]\nlogin = \"weir\"\npassword_file = ";
+    let refused = change(&format!("{login}\"{}\"\n", password.display()));
+    assert!(refused.stdout.contains("refuses the new settings"), "{refused:?}");
+    assert!(refused.stdout.contains("does not run") && !refused.stdout.contains("as before"), "{refused:?}");
+    drop(taken);
+    wait_for("the mail gate", || is_ready(&up).then_some(()));
+}
+
+#[test]
 fn a_lab_without_its_programs_fails_alone() {
     let lab = "[lab]\nenabled = true\nvms = [\"vm1 kernel=/x initrd=/y\"]\n";
     let site = Site::new(lab);

@@ -390,13 +390,13 @@ impl Orchestrator {
     }
 
     /// Restarts the mail gate with these settings. Its sockets stay open: messages that are coming in are finished, and new clients wait.
-    /// If it does not start with the new settings, it is started with the old ones.
+    /// If it does not start with the new settings, it is started with the old ones. A gate that has failed and waits for its next start is
+    /// left waiting, and gets these settings then: so look whether it runs, whatever this returns.
     pub(crate) async fn restart_mail(&mut self, config: Config) -> anyhow::Result<()> {
         // Problems that can be seen beforehand are refused before anything stops.
         assembly::delivery(&config, &self.folder)?;
         let before = std::mem::replace(&mut self.config, config);
         if self.mail.gate().is_none() {
-            // It has failed, and will be started with the new settings when its pause is over.
             return Ok(());
         }
         self.stop(GateName::Mail).await;

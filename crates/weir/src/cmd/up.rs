@@ -317,12 +317,18 @@ async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool
     let said = match gates.restart_mail(config).await {
         Ok(()) => {
             reloader.mail_follows();
-            "restarted with the new settings; its sockets stayed open".to_owned()
+            let failed = gates.complaints().find(|(gate, _)| *gate == GateName::Mail);
+            failed.map_or_else(
+                || "restarted with the new settings; its sockets stayed open".to_owned(),
+                |(_, why)| format!("does not run, and will be started with the new settings: {why}"),
+            )
         }
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "the mail gate refuses the new settings and runs as before");
+            let runs = gates.mail.gate().is_some();
+            let goes_on = if runs { "runs as before" } else { "does not run with the old ones either" };
+            tracing::error!(error = format!("{error:#}"), "the mail gate refuses the new settings and {goes_on}");
             refused = Some(format!("{error:#}"));
-            format!("refuses the new settings and runs as before: {error:#}")
+            format!("refuses the new settings and {goes_on}: {error:#}")
         }
     };
     let is_refused = refused.is_some();
