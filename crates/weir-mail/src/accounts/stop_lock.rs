@@ -23,16 +23,23 @@ pub(crate) async fn lock(
     why: &str,
     now: Instant,
 ) -> Result<UserRow, RecordsError> {
-    let known = spelling::account_of(users, identity).await?;
-    let is_new = known.is_none();
-    let mut user = known.unwrap_or_else(|| to_lock(identity, now));
-    if is_new || user.locked_at.is_none() {
-        user.locked_at = Some(now.0 as i64);
-        user.locked_reason = format!("{BEGINNING}{why}");
-        match is_new {
-            true => drop(users.add(&user).await?),
-            false => drop(users.update(&user).await?),
+    let lock = |user: &mut UserRow| {
+        if user.locked_at.is_none() {
+            user.locked_at = Some(now.0 as i64);
+            user.locked_reason = format!("{BEGINNING}{why}");
         }
+        Ok::<_, RecordsError>(user.clone())
+    };
+    let known = spelling::account_of(users, identity).await?;
+    let name = known.as_ref().map_or(identity, |known| &known.name);
+    if let Some(user) = users.change(name, lock).await? {
+        return Ok(user);
+    }
+    let mut user = to_lock(identity, now);
+    user.locked_reason = format!("{BEGINNING}{why}");
+    if !users.add(&user).await? {
+        // Another relay has just made one.
+        users.change(identity, lock).await?;
     }
     Ok(user)
 }

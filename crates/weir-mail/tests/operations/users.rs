@@ -17,6 +17,7 @@ on_both! {
     a_secured_account_has_another_password,
     a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not,
     everything_is_in_the_trail,
+    relays_lose_no_change_of_each_other,
 }
 
 async fn users_are_made_changed_and_shown(fixture: Fixture) {
@@ -329,4 +330,33 @@ async fn everything_is_in_the_trail(fixture: Fixture) {
     assert_eq!(said, expected);
     assert!(trail.iter().all(|line| !line.detail.contains("horse")), "no password in the trail");
     assert_eq!(fixture.audit.newest("", 2).await.unwrap().len(), 2);
+}
+
+async fn relays_lose_no_change_of_each_other(fixture: Fixture) {
+    fixture.ann().await;
+    let other = operations(&fixture.foundation, &fixture.throttling, &fixture.behind, settings());
+    let ann = async || fixture.records.users().find("ann").await.unwrap().unwrap();
+    for round in 0..8 {
+        let before = ann().await.password;
+        let (users, password) = (fixture.operations.users.clone(), format!("another horse {round}"));
+        let changing = tokio::spawn(async move { users.set_password("ann", &password, &me()).await.unwrap() });
+        other.users.lock("ann", "a leak", &me()).await.unwrap();
+        changing.await.unwrap();
+        let now = ann().await;
+        assert_eq!((now.locked_at.is_some(), now.locked_reason.as_str()), (true, "a leak"), "round {round}");
+        assert_ne!(now.password, before, "round {round}");
+        other.users.unlock("ann", &me()).await.unwrap();
+        let contact = Change { contact: Some(format!("ann{round}@elsewhere.example")), ..Change::default() };
+        let profile = if round % 2 == 0 { Profile::List } else { Profile::Person };
+        let profile = Change { profile: Some(profile), ..Change::default() };
+        let (users, change) = (fixture.operations.users.clone(), contact.clone());
+        let changing = tokio::spawn(async move { users.set("ann", &change, &me()).await.unwrap() });
+        other.users.set("ann", &profile, &me()).await.unwrap();
+        changing.await.unwrap();
+        let now = ann().await;
+        assert_eq!(
+            (Some(now.contact), Some(now.profile.as_str())),
+            (contact.contact, profile.profile.map(Profile::as_str))
+        );
+    }
 }

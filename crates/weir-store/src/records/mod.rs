@@ -380,6 +380,9 @@ pub enum RecordsError {
     /// A row has a value that is not possible.
     #[error("the database holds what no weir writes: {0}")]
     Corrupt(String),
+    /// Others change the same row again and again.
+    #[error("{0} is being changed all the time; try again")]
+    Contended(String),
     /// PostgreSQL has tools of its own.
     #[error("the records are in PostgreSQL: back them up with pg_dump")]
     BackupElsewhere,

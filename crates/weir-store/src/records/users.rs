@@ -3,6 +3,9 @@
 use super::{Database, RecordsError, read, write};
 use sqlx::Row;
 
+/// Each failed try to change a user means that somebody else has changed the same one, which people do by hand.
+const TRIES_MAX: usize = 100;
+
 /// A user as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserRow {
@@ -45,7 +48,42 @@ impl UserRecords {
         Ok(added == 1)
     }
 
-    /// Replaces everything about a user except the name; false if there is none of that name.
+    /// Changes a user. It is written only if it is still what was read; otherwise `change` is called once more, with what somebody else,
+    /// such as another relay, has written meanwhile. Returns what `change` returned; None if there is none of that name.
+    pub async fn change<R: Send, E: From<RecordsError>>(
+        &self,
+        name: &str,
+        mut change: impl FnMut(&mut UserRow) -> Result<R, E> + Send,
+    ) -> Result<Option<R>, E> {
+        for _ in 0..TRIES_MAX {
+            let found = self.rows_where("where name = $1", name).await?.into_iter().next();
+            let Some((was, addresses)) = found else { return Ok(None) };
+            let mut user = was.clone();
+            let done = change(&mut user)?;
+            if user == was || self.replace((&was, &addresses), &user).await? {
+                return Ok(Some(done));
+            }
+        }
+        Err(RecordsError::Contended(name.to_owned()).into())
+    }
+
+    /// Replaces a user that is still `was`, with the addresses as they are stored. Returns whether it did.
+    async fn replace(&self, (was, stored): (&UserRow, &str), user: &UserRow) -> Result<bool, RecordsError> {
+        let addresses = serde_json::json!(user.addresses).to_string();
+        let changed = write!(self, pool => sqlx::query(
+            "update users set password = $2, addresses = $3, contact = $4, profile = $5, params = $6, locked_at = $7,
+             locked_reason = $8 where name = $1 and password = $9 and addresses = $10 and contact = $11 and profile = $12
+             and params = $13 and locked_at is not distinct from $14 and locked_reason = $15")
+            .bind(&user.name).bind(&user.password).bind(&addresses).bind(&user.contact).bind(&user.profile)
+            .bind(&user.params).bind(user.locked_at).bind(&user.locked_reason)
+            .bind(&was.password).bind(stored).bind(&was.contact).bind(&was.profile)
+            .bind(&was.params).bind(was.locked_at).bind(&was.locked_reason)
+            .execute(pool).await?.rows_affected());
+        Ok(changed == 1)
+    }
+
+    /// Replaces everything about a user except the name, whatever it is now; false if there is none of that name. What was read must be
+    /// changed with [`UserRecords::change`].
     pub async fn update(&self, user: &UserRow) -> Result<bool, RecordsError> {
         let addresses = serde_json::json!(user.addresses).to_string();
         let changed = write!(self, pool => sqlx::query(
@@ -144,21 +182,30 @@ impl UserRecords {
     }
 
     async fn users_where(&self, clause: &'static str, argument: &str) -> Result<Vec<UserRow>, RecordsError> {
+        Ok(self.rows_where(clause, argument).await?.into_iter().map(|(user, _)| user).collect())
+    }
+
+    /// Users, and their addresses as they are stored.
+    async fn rows_where(&self, clause: &'static str, argument: &str) -> Result<Vec<(UserRow, String)>, RecordsError> {
         let select = "select name, password, addresses, contact, profile, params, locked_at, locked_reason, created_at from users ";
         let sql = sqlx::AssertSqlSafe(format!("{select}{clause}"));
         read!(self, pool => {
             let rows = sqlx::query(sql).bind(argument).fetch_all(pool).await?;
-            rows.iter().map(|row| Ok(UserRow {
-                name: row.try_get(0)?,
-                password: row.try_get(1)?,
-                addresses: serde_json::from_str(row.try_get(2)?).map_err(|e| RecordsError::Corrupt(e.to_string()))?,
-                contact: row.try_get(3)?,
-                profile: row.try_get(4)?,
-                params: row.try_get(5)?,
-                locked_at: row.try_get(6)?,
-                locked_reason: row.try_get(7)?,
-                created_at: row.try_get(8)?,
-            })).collect()
+            rows.iter().map(|row| {
+                let addresses: String = row.try_get(2)?;
+                let user = UserRow {
+                    name: row.try_get(0)?,
+                    password: row.try_get(1)?,
+                    addresses: serde_json::from_str(&addresses).map_err(|e| RecordsError::Corrupt(e.to_string()))?,
+                    contact: row.try_get(3)?,
+                    profile: row.try_get(4)?,
+                    params: row.try_get(5)?,
+                    locked_at: row.try_get(6)?,
+                    locked_reason: row.try_get(7)?,
+                    created_at: row.try_get(8)?,
+                };
+                Ok((user, addresses))
+            }).collect()
         })
     }
 }

@@ -46,6 +46,7 @@ macro_rules! on_both {
 
 on_both! {
     users_are_kept => users,
+    many_who_change_a_user_lose_no_change => changed_users,
     names_are_alike_in_letters_outside_ascii_too => in_other_letters,
     a_message_is_found_by_all_that_is_known_of_it => found_by_all,
     the_past_is_kept_and_bounded => kept_and_bounded,
@@ -371,6 +372,34 @@ async fn kept(records: Records) {
         (None, Some(500)),
         "what is no time begins anew"
     );
+}
+
+async fn changed_users(records: Records) {
+    records.users().add(&user("ann")).await.unwrap();
+    let changing = |task: usize| {
+        let users = records.users();
+        tokio::spawn(async move {
+            for round in 0..10 {
+                let change = |user: &mut UserRow| {
+                    user.addresses.push(format!("ann{task}-{round}@example.org"));
+                    Ok::<_, RecordsError>(user.locked_at.replace(round))
+                };
+                assert!(users.change("ann", change).await.unwrap().is_some());
+            }
+        })
+    };
+    for changed in (0..4).map(changing).collect::<Vec<_>>() {
+        changed.await.unwrap();
+    }
+    let ann = records.users().find("ann").await.unwrap().unwrap();
+    assert_eq!((ann.addresses.len(), ann.locked_at), (2 + 40, Some(9)));
+    let refuse = |user: &mut UserRow| {
+        user.addresses.clear();
+        Err::<(), _>(RecordsError::Corrupt("refused".into()))
+    };
+    assert!(records.users().change("ann", refuse).await.is_err());
+    assert_eq!(records.users().find("ann").await.unwrap(), Some(ann), "nothing was written");
+    assert_eq!(records.users().change("eve", |_| Ok::<_, RecordsError>(())).await.unwrap(), None);
 }
 
 async fn replaced(records: Records) {

@@ -7,6 +7,7 @@ use crate::operations::{Actor, OperationError, names, plural};
 use crate::throttle::ThrottleCommand;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_store::records::UserRow;
 
 /// What a lock did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -36,10 +37,14 @@ impl UserOperations {
         names::reason(reason)?;
         let name = &self.called(name).await?;
         let _changing = self.changing.lock().await;
-        let mut user = self.known(name).await?;
-        user.locked_at = Some(user.locked_at.unwrap_or((self.clock)().0 as i64));
-        user.locked_reason = reason.to_owned();
-        self.users.update(&user).await?;
+        self.known(name).await?;
+        let now = (self.clock)().0 as i64;
+        let lock = |user: &mut UserRow| {
+            user.locked_at.get_or_insert(now);
+            user.locked_reason = reason.to_owned();
+            Ok(())
+        };
+        self.change(name, lock).await?;
         if self.throttles.find(name).await?.is_some() {
             self.throttling.command(name, ThrottleCommand::Stop).await?;
         }
@@ -78,9 +83,12 @@ impl UserOperations {
             Some(user) if stop_lock::is_only_a_lock(&user) => {
                 self.users.remove_account(name).await? && user.locked_at.is_some()
             }
-            Some(mut user) if user.locked_at.is_some() => {
-                (user.locked_at, user.locked_reason) = (None, String::new());
-                self.users.update(&user).await?
+            Some(user) if user.locked_at.is_some() => {
+                let unlock = |user: &mut UserRow| {
+                    user.locked_reason.clear();
+                    Ok(user.locked_at.take().is_some())
+                };
+                self.change(name, unlock).await?
             }
             _ => false,
         };

@@ -207,7 +207,7 @@ pub struct UserOperations {
     settings: Arc<Settings>,
     throttling: Throttling,
     backend: Arc<dyn Backend>,
-    /// A change of a user is read, changed and written: one at a time.
+    /// A change also concerns the throttle and the sessions: one at a time.
     changing: Arc<Mutex<()>>,
 }
 
@@ -313,26 +313,29 @@ impl UserOperations {
                 "`weir user set --help` lists what can be set",
             ));
         }
+        names::login(name)?;
         let _changing = self.changing.lock().await;
-        let before = self.user(name).await?;
-        let mut user = before.clone();
-        if let Some(addresses) = &change.addresses {
-            names::addresses(addresses)?;
-            user.addresses.clone_from(addresses);
-        }
-        if let Some(contact) = &change.contact {
-            names::contact(contact)?;
-            user.contact.clone_from(contact);
-        }
-        if let Some(profile) = change.profile {
-            user.profile = profile.as_str().to_owned();
-        }
-        let own = self.changed(change, &user)?;
-        if change.addresses.is_some() || change.contact.is_some() || change.reads.is_some() {
-            elsewhere(&user.contact, name, &user.addresses, &own)?;
-        }
-        user.params = own.write();
-        self.users.update(&user).await?;
+        let set = |user: &mut UserRow| {
+            let before = user.clone();
+            if let Some(addresses) = &change.addresses {
+                names::addresses(addresses)?;
+                user.addresses.clone_from(addresses);
+            }
+            if let Some(contact) = &change.contact {
+                names::contact(contact)?;
+                user.contact.clone_from(contact);
+            }
+            if let Some(profile) = change.profile {
+                user.profile = profile.as_str().to_owned();
+            }
+            let own = self.changed(change, user)?;
+            if change.addresses.is_some() || change.contact.is_some() || change.reads.is_some() {
+                elsewhere(&user.contact, name, &user.addresses, &own)?;
+            }
+            user.params = own.write();
+            Ok((before, user.clone(), own))
+        };
+        let (before, user, own) = self.change(name, set).await?;
         if self.throttles.find(name).await?.is_some() {
             let params = in_force(&own, self.profile_params(&user));
             self.throttling.command(name, ThrottleCommand::Reparameterise(params)).await?;
@@ -359,18 +362,28 @@ impl UserOperations {
 
     /// Puts recipients on a user's list of trusted ones; those that were not there.
     pub(super) async fn trust(&self, name: &str, addresses: &[String]) -> Result<Vec<String>, OperationError> {
+        names::login(name)?;
         let _changing = self.changing.lock().await;
-        let mut user = self.user(name).await?;
-        let mut own = Own::read(&user.params);
-        let mut new = Vec::new();
-        for address in addresses {
-            if trust(&mut own, address)? {
-                new.push(address.clone());
+        let add = |user: &mut UserRow| {
+            let (mut own, mut new) = (Own::read(&user.params), Vec::new());
+            for address in addresses {
+                if trust(&mut own, address)? {
+                    new.push(address.clone());
+                }
             }
-        }
-        user.params = own.write();
-        self.users.update(&user).await?;
-        Ok(new)
+            user.params = own.write();
+            Ok(new)
+        };
+        self.change(name, add).await
+    }
+
+    /// Changes a user as it is now, even if another relay changes it at the same time.
+    async fn change<R: Send>(
+        &self,
+        name: &str,
+        change: impl FnMut(&mut UserRow) -> Result<R, OperationError> + Send,
+    ) -> Result<R, OperationError> {
+        self.users.change(name, change).await?.ok_or_else(|| no_user(name))
     }
 
     /// Users in order of name, from after `after`.

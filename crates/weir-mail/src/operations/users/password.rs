@@ -25,20 +25,23 @@ impl UserOperations {
     pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let _changing = self.changing.lock().await;
-        let mut user = self.user(name).await?;
+        let user = self.user(name).await?;
         if stop_lock::is_only_a_lock(&user) {
             let who = self.password_elsewhere(&user).unwrap_or(NOBODY);
             let what = format!("{} has no password here: {who}", names::shown(name));
             let hint = format!("give it a new one there, and then end the lock: `weir user unlock {name}`");
             return Err(OperationError::conflict(what, hint));
         }
-        user.password = self.passwords.hash(password).await?;
-        // Whoever sent has Dovecot's password, if that is what counts.
-        let unlocked = match !self.settings.dovecot && stop_lock::end(&mut user) {
+        let hash = self.passwords.hash(password).await?;
+        let set = |user: &mut UserRow| {
+            user.password.clone_from(&hash);
+            // Whoever sent has Dovecot's password, if that is what counts.
+            Ok(!self.settings.dovecot && stop_lock::end(user))
+        };
+        let unlocked = match self.change(name, set).await? {
             true => ", and the lock after a stop ended",
             false => "",
         };
-        self.users.update(&user).await?;
         // Somebody logged in with the old password may be the reason for the new one.
         let ended = self.backend.end_sessions(name, "the password was changed; log in with the new one");
         self.audit
