@@ -106,7 +106,7 @@ fn place_of(place: &str) -> Option<(String, u16)> {
     let (host, port) = match place.strip_prefix('[') {
         Some(bracketed) => {
             let (host, rest) = bracketed.split_once(']')?;
-            (host, rest.strip_prefix(':'))
+            (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
         }
         None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
     };
@@ -228,9 +228,18 @@ mod tests {
         assert_eq!(told("tls://a:b@[::1]:9/"), Ok("tls://a:***@[::1]:9".into()));
         assert_eq!(told("nats://token@h"), Ok("nats://***@h:4222".into()));
         assert_eq!(told("h"), Ok("nats://h:4222".into()));
-        for wrong in
-            ["http://a", "nats://", "nats://a:0", "nats://a:b:c", "nats://a:99999", "nats://[::1", "nats://a b"]
-        {
+        for wrong in [
+            "http://a",
+            "nats://",
+            "nats://a:0",
+            "nats://a:b:c",
+            "nats://a:99999",
+            "nats://[::1",
+            "nats://[::1]9",
+            "nats://[::1]x:9",
+            "nats://::1",
+            "nats://a b",
+        ] {
             assert!(wrong.parse::<NatsUrl>().is_err(), "{wrong}");
         }
         let login = |text: &str| text.parse::<NatsUrl>().unwrap().login;
