@@ -240,11 +240,11 @@ impl ConsoleAccounts {
         if self.is_local(&name).await? {
             return Ok(None);
         }
-        Ok(self.from_directory(&name, role, directory.session()))
+        Ok(self.known_from_directory(&name, role, directory.session()))
     }
 
     /// The account of somebody whose password the directory has checked.
-    fn from_directory(&self, name: &str, role: Role, session: Duration) -> Option<KnownAccount> {
+    fn known_from_directory(&self, name: &str, role: Role, session: Duration) -> Option<KnownAccount> {
         self.sign_in(name, role, stamp(BY_DIRECTORY), session);
         self.signed_in(name)
     }
@@ -367,14 +367,14 @@ mod tests {
     #[tokio::test]
     async fn who_came_from_a_directory_signs_in_again_when_its_answer_is_too_old() {
         let home = tempfile::tempdir().unwrap();
-        let folder = DataFolder::open(&home.path().join("data")).unwrap();
+        let folder = DataFolder::open(home.path().join("data")).unwrap();
         let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
         foundation.records.users().add(&mail_user("ann")).await.unwrap();
         let accounts = ConsoleAccounts::new(&foundation, Passwords::new(1, [7; 32]).unwrap());
         // As the link in a notice finds her.
         let by_link = accounts.known("ann").await.unwrap().unwrap();
         assert_eq!(by_link.role, Role::User);
-        let begun = accounts.from_directory("ann", Role::Operator, Duration::from_secs(3600)).unwrap();
+        let begun = accounts.known_from_directory("ann", Role::Operator, Duration::from_secs(3600)).unwrap();
         assert_eq!(accounts.known("ann").await.unwrap(), Some(begun.clone()));
         accounts.signed_in.lock().unwrap().get_mut("ann").unwrap().until = Instant::now();
         let then = accounts.known("ann").await.unwrap().unwrap();

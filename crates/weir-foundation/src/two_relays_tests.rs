@@ -19,7 +19,7 @@ struct TwoRelays {
 impl TwoRelays {
     async fn on_sqlite() -> TwoRelays {
         let home = tempfile::tempdir().unwrap();
-        let folder = DataFolder::open(&home.path().join("data")).unwrap();
+        let folder = DataFolder::open(home.path().join("data")).unwrap();
         let relay = Foundation::lay(folder, None, "one.example").await.unwrap();
         TwoRelays { relays: [relay.clone(), relay], _home: home }
     }
@@ -27,7 +27,7 @@ impl TwoRelays {
     async fn on_postgres() -> TwoRelays {
         let (home, url) = (tempfile::tempdir().unwrap(), Postgres::shared().database());
         let lay = async |name: &str| {
-            let folder = DataFolder::open(&home.path().join(name)).unwrap();
+            let folder = DataFolder::open(home.path().join(name)).unwrap();
             Foundation::lay(folder, Some(&url), name).await.unwrap()
         };
         TwoRelays { relays: [lay("one.example").await, lay("two.example").await], _home: home }
