@@ -4,6 +4,8 @@
 //! somebody else. A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in number and in
 //! time: after [`IDLE`] without a request, and after [`LIFE`] in any case.
 
+use crate::logins::Logins;
+use crate::steps::Steps;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -26,9 +28,12 @@ pub const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// If there are more sessions than this, the one that was idle for longest ends.
 const SESSIONS_MAX: usize = 1_000;
 
-/// All sessions.
+/// All sessions, and the logins that are under way or have failed. None of it ends when the pages are made anew because a gate was
+/// restarted.
 #[derive(Debug, Default)]
 pub struct Sessions {
+    pub(crate) logins: Logins,
+    pub(crate) steps: Steps,
     open: Mutex<HashMap<String, OpenSession>>,
     /// How many there have been.
     begun: AtomicU64,

@@ -3,11 +3,9 @@
 use crate::gates::Gates;
 use crate::history::History;
 use crate::incidents::IncidentWatch;
-use crate::logins::Logins;
 use crate::looks::{EVERY, Looks, unwatched_pause};
 use crate::past::{self, Over, PastView, Recorder};
 use crate::pulse::Pulse;
-use crate::steps::Steps;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -66,8 +64,6 @@ pub struct SiteParts {
     pub(crate) configuration: Configuration,
     /// Where the console listens.
     pub address: SocketAddr,
-    pub(crate) logins: Logins,
-    pub(crate) steps: Steps,
     pub(crate) looks: Looks,
     past: Past,
     recorder: Mutex<Recorder>,
@@ -118,8 +114,6 @@ impl Site {
             gates,
             configuration,
             address,
-            logins: Logins::default(),
-            steps: Steps::default(),
             looks: Looks::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
         }))

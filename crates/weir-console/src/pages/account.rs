@@ -96,7 +96,7 @@ pub(super) async fn confirm(
 pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let name = &visit.known.name;
     // A browser that was left open must not be enough; and nobody may try out codes here either.
-    if site.logins.enter(name, everywhere(name), Instant::now()).is_err() {
+    if site.sessions.logins.enter(name, everywhere(name), Instant::now()).is_err() {
         let words = "Too many codes were wrong. Wait a minute.".to_owned();
         return refused(&site, &visit, &sent, (HERE, words));
     }
@@ -104,7 +104,7 @@ pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Exte
         if !site.administration.second_factor.takes(name, sent.value("code")).await? {
             return Ok(None);
         }
-        site.logins.succeeded(name, everywhere(name));
+        site.sessions.logins.succeeded(name, everywhere(name));
         site.administration.second_factor.end(name, &visit.actor()).await.map(Some)
     };
     match ended_by.await {

@@ -113,7 +113,7 @@ pub(super) async fn log_in(
         Err(refused) => return again(refused),
     };
     if known.code {
-        let step = site.steps.begin(known, Instant::now());
+        let step = site.sessions.steps.begin(known, Instant::now());
         return code_form(&site, &headers, (&step, next), None);
     }
     match begin(&site, &headers, (known, Way::Password), from).await {
@@ -130,7 +130,7 @@ pub(super) async fn code(
 ) -> Response {
     let from = from(&site, &headers, peer);
     let (step, next) = (sent.value("step"), sent.value("next"));
-    let Some(known) = site.steps.find(step, Instant::now()) else {
+    let Some(known) = site.sessions.steps.find(step, Instant::now()) else {
         let words = "That took too long. Begin again.";
         return with(form(&site, &headers, next, Some(words)), StatusCode::FORBIDDEN);
     };
@@ -145,7 +145,7 @@ pub(super) async fn code(
     // Counted over all addresses: somebody who has the password must not get a million guesses at the code.
     match tried(&site, &name, (from, everywhere(&name)), check).await {
         Ok(Some(known)) => {
-            site.steps.end(step);
+            site.sessions.steps.end(step);
             match begin(&site, &headers, (known, Way::Password), from).await {
                 Ok(visit) => welcome(&site, &headers, &visit, next),
                 Err(error) => again((StatusCode::SERVICE_UNAVAILABLE, not_written(&error))),
@@ -163,13 +163,13 @@ async fn tried(
     (from, counted): (IpAddr, IpAddr),
     check: impl Future<Output = Result<Option<KnownAccount>, OperationError>>,
 ) -> Result<Option<KnownAccount>, (StatusCode, String)> {
-    if let Err(wait) = site.logins.enter(name, counted, Instant::now()) {
+    if let Err(wait) = site.sessions.logins.enter(name, counted, Instant::now()) {
         let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
         return Err((StatusCode::TOO_MANY_REQUESTS, words));
     }
     match check.await {
         Ok(Some(known)) => {
-            site.logins.succeeded(name, counted);
+            site.sessions.logins.succeeded(name, counted);
             Ok(Some(known))
         }
         Ok(None) => {
@@ -182,7 +182,7 @@ async fn tried(
             Ok(None)
         }
         Err(error) => {
-            site.logins.taken_back(name, counted);
+            site.sessions.logins.taken_back(name, counted);
             let words = format!(
                 "Nobody can log in now: {error}. Mail, web and lab keep running, and the command line works too."
             );

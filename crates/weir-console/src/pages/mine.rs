@@ -255,13 +255,13 @@ async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<
         return Ok(true);
     }
     let name = &visit.known.name;
-    if site.logins.enter(name, everywhere(name), Instant::now()).is_err() {
+    if site.sessions.logins.enter(name, everywhere(name), Instant::now()).is_err() {
         return Ok(false);
     }
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let right = site.administration.accounts.login(name, sent.exact("old"), here).await?.is_some();
     if right {
-        site.logins.succeeded(name, everywhere(name));
+        site.sessions.logins.succeeded(name, everywhere(name));
     }
     Ok(right)
 }

@@ -49,7 +49,7 @@ pub(super) async fn callback(
 ) -> Response {
     let Some(provider) = &site.configuration.identity_provider else { return no_provider() };
     let from = from(&site, &headers, peer);
-    if let Err(wait) = site.logins.enter(COUNTED, from, Instant::now()) {
+    if let Err(wait) = site.sessions.logins.enter(COUNTED, from, Instant::now()) {
         let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
         return with(form(&site, &headers, "", Some(&words)), StatusCode::TOO_MANY_REQUESTS);
     }
@@ -84,7 +84,7 @@ async fn returned(
     let (person, next) = match provider.end(callback, from).await {
         Ok(found) => found,
         Err(error) if error.is_ours_to_wait_for() => {
-            site.logins.taken_back(COUNTED, from);
+            site.sessions.logins.taken_back(COUNTED, from);
             return Err(Box::new(away(site, headers, provider, &error, "")));
         }
         Err(error) => {
@@ -108,7 +108,7 @@ async fn returned(
         let words = format!("There is a local account with the name {}. Log in with its password.", person.name);
         return Err(again(StatusCode::FORBIDDEN, &words));
     };
-    site.logins.succeeded(COUNTED, from);
+    site.sessions.logins.succeeded(COUNTED, from);
     let visit = begin_session(site, headers, (known, Way::Provider), from).await.map_err(refused)?;
     Ok((visit, next))
 }

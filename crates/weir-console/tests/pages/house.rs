@@ -32,6 +32,8 @@ pub(crate) struct House {
     pub(crate) mail: MailOperations,
     pub(crate) records: Records,
     pub(crate) router: Router,
+    gates: Gates,
+    configuration: Configuration,
 }
 
 pub(crate) struct Answer {
@@ -104,12 +106,22 @@ pub(crate) async fn house() -> House {
         hosts: vec!["console.example.org".into()],
         identity_provider: None,
     };
-    let site = Site::new(gates.clone(), configuration, HOST.parse().unwrap());
-    let router = weir_console::router(site, api::router(&gates));
-    House { _home: home, administration, mail, records: foundation.records.clone(), router }
+    let records = foundation.records.clone();
+    let router = router(&gates, &configuration);
+    House { _home: home, administration, mail, records, router, gates, configuration }
+}
+
+fn router(gates: &Gates, configuration: &Configuration) -> Router {
+    let site = Site::new(gates.clone(), configuration.clone(), HOST.parse().unwrap());
+    weir_console::router(site, api::router(gates))
 }
 
 impl House {
+    /// A gate is restarted: the pages are made anew, as `weir up` does it.
+    pub(crate) fn gate_restarted(&mut self) {
+        self.router = router(&self.gates, &self.configuration);
+    }
+
     pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| *name == "host") {
