@@ -75,11 +75,23 @@ impl Karton {
         }
         let mut system = karton.command(&karton.programs.join("karton-system"));
         karton.run(system.arg("--setup-bucket"));
+        // A producer that comes before the bucket fails, and on a busy machine it does.
+        wait_for("Karton's bucket", || karton.has_its_bucket());
         for name in workers {
             let mut worker = karton.python();
             karton.run(worker.args(["work", name]));
         }
         karton
+    }
+
+    fn has_its_bucket(&self) -> bool {
+        let bucket = format!("http://127.0.0.1:{}/karton", self.s3);
+        Command::new("curl")
+            .args(["--silent", "--fail", "--head", &bucket])
+            .output()
+            .expect("curl runs")
+            .status
+            .success()
     }
 
     /// Sends so many tasks and waits until all were consumed.
