@@ -46,9 +46,9 @@ enum Command {
     Ready(cmd::version::ReadyArgs),
     /// What this program is, and how it was built
     Version(cmd::version::VersionArgs),
-    /// Read the configuration again, while everything runs
+    // Reload, Restart, Replay and Hitserver: their texts are at their arguments. Texts here would hide the long ones
+    // there.
     Reload(cmd::reload::Args),
-    /// Start the installed program anew, without refusing anybody
     Restart(cmd::restart::Args),
     /// The overview in a terminal, drawn again every second
     Top(cmd::top::Args),
@@ -103,7 +103,6 @@ enum Command {
     /// The papers' experiments and your own what-ifs, with plots
     #[command(subcommand)]
     Sim(cmd::sim::Sim),
-    /// What the throttle would have done to past mail
     Replay(cmd::replay::Args),
     /// Scan feeds: how they are doing, and better limits
     #[command(subcommand)]
@@ -122,7 +121,6 @@ enum Command {
     /// What is around a plugin; the lab starts it itself
     #[command(hide = true)]
     Fence(cmd::fence::Args),
-    /// The relay between the front-ends of a web cluster
     Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),

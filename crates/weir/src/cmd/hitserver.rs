@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 use weir_web::exchange::relay::{Hitserver, HitserverSettings};
 
-/// Passes what every front-end tells on to all others.
+/// Run the relay between the front-ends of a web cluster
 ///
-/// Front-ends connect over TLS and prove that they have the same key file; nothing else is needed, and nothing is kept. A second hitserver may
-/// run elsewhere: front-ends use all that they are told of.
+/// It passes everything that a front-end reports on to all other front-ends. They connect over TLS and prove that they
+/// have the same key file. The hitserver needs nothing else and stores nothing. A second hitserver can run on another
+/// machine: front-ends use all hitservers that they are configured with.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to listen

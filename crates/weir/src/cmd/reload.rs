@@ -4,13 +4,18 @@ use crate::assembly::{RELOAD, ReloadOutcome};
 use crate::control::Asking;
 use std::io::Write;
 
-/// Makes the running process read its configuration again.
+/// Make the running Weir read its configuration again
 ///
-/// Routes, backends, servers, queues and limits of the web gate, and certificates, are changed while everything runs: no connection is closed, requests that
-/// are under way end where they began, and those that wait keep their place. If [throttle], [notices] or [delivery] have changed, the mail gate is started anew
-/// with its sockets open: messages that are coming in are finished, nobody is refused, and nothing that waits is lost. What else has changed is named, and needs
-/// `weir restart`. A configuration with a problem changes nothing. If the mail gate refuses its new settings it goes on with the old ones, and the
-/// exit code is 1. SIGHUP does the same.
+/// Routes, backends, servers, queues and limits of the web gate change at once, and so do certificates: no connection
+/// is closed, requests in progress are finished where they are, and requests that wait keep their place.
+///
+/// If [throttle], [notices] or [delivery] has changed, the mail gate is restarted while its sockets stay open: messages
+/// that are being received are finished, nobody is refused, and no waiting mail is lost. If the mail gate does not
+/// accept its new settings, it keeps the old ones, and the exit code is 1.
+///
+/// All other changed settings are listed; they need `weir restart`. A configuration with a problem changes nothing.
+///
+/// The signal SIGHUP does the same.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

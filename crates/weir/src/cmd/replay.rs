@@ -12,10 +12,12 @@ use weir_replay::{
 };
 use weir_settings::units::Span;
 
-/// Reads mail that was sent, runs it through the throttle and tells who would have been delayed or stopped.
+/// Show what the throttle would have done to past mail
 ///
-/// A source is a Postfix log, an mbox, or a Maildir (its Sent folder, or a folder a user). What it is, its
-/// content says. Dates are UTC, or the log's own where the log names no zone.
+/// It reads mail that was sent, runs it through the throttle, and reports who would have been delayed or stopped.
+///
+/// A source is a Postfix log, an mbox file or a Maildir (a Sent folder, or a folder for each user); its kind is
+/// recognised from its content. Times are in UTC, or in the log's own time if the log names no time zone.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Postfix logs, mbox files or Maildir folders; '-' is standard input

@@ -4,10 +4,15 @@ use crate::assembly::RESTART;
 use crate::control::Asking;
 use std::io::Write;
 
-/// Starts the installed program anew, in the place of the one that runs and with its arguments.
+/// Replace the running Weir with the installed program, without refusing any client
 ///
-/// Use it after an upgrade, or for settings that `weir reload` does not change. Messages and requests that are under way are finished first; clients that
-/// come meanwhile wait and are not refused. If the configuration has a problem, everything runs on. SIGUSR2 does the same.
+/// Use it after an upgrade, or for settings that `weir reload` cannot change. The new program gets the arguments of the
+/// old one. Messages and requests in progress are finished first; clients that connect in the meantime wait and are not
+/// refused.
+///
+/// If the configuration has a problem, nothing is restarted and everything keeps running.
+///
+/// The signal SIGUSR2 does the same.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

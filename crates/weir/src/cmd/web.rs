@@ -14,7 +14,7 @@ use weir_web::view::{BackendView, DoorView, Status};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Web {
-    /// Make the history profile from access logs
+    // Its text is at its arguments. A text here would hide the long one there.
     Learn(learn::Args),
     /// How the web gate and its backends are doing
     Status(StatusArgs),

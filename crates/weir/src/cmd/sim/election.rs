@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use weir_sim::election::{ElectionReport, Options, Spread, plot, simulate};
 use weir_sim::world::Faults;
 
-/// Runs a virtual lab many times while things go wrong, and checks every rule of the election at every step
+/// Simulate the lab's leader election under faults
+///
+/// It runs a virtual lab many times while things go wrong, and checks every rule of the election at every step.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Machines in the lab, from 2 to 200: a fifth external, a fifth dispatchers, the rest eligible

@@ -10,7 +10,7 @@ use std::io::Write;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Sim {
-    /// A worm, a trace or a population of users against the mail throttle
+    // Throttle and Election have their texts at their arguments. A text here would hide the long ones there.
     Throttle(throttle::Args),
     /// Waiting times of mail scanning feeds under a strategy
     Feeds(feeds::Args),
@@ -18,7 +18,6 @@ pub(crate) enum Sim {
     Fair(fair::Args),
     /// The lab's run queues, groups and attempts under faults
     Runq(runq::Args),
-    /// The lab's leader election under faults
     Election(election::Args),
 }
 

@@ -18,7 +18,9 @@ use weir_sim::throttle::{
 };
 use weir_sim::trace;
 
-/// What to run (without any of these: a virus of 60 mails a minute), the throttle's parameters, what to print.
+/// Simulate a worm, a trace or a population of users against the mail throttle
+///
+/// Without options it simulates a virus that sends 60 mails a minute.
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("experiment").multiple(false))]
 pub(crate) struct Args {

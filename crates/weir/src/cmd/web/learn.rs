@@ -11,11 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use weir_web::profile::Document;
 use weir_web::profile::learn::{Learner, Lesson};
 
-/// Counts who asked for how much, by subnet, and writes a history document.
+/// Make the web gate's visit history from access logs
 ///
-/// Logs may be Common or Combined (Apache, nginx), HAProxy's HTTP log, or JSON; each line says itself what it is. Take logs of quiet
-/// days: what attackers asked for should not become their history. A subnet above the average gets the weight of as many
-/// sessions as its history says; all others count as average.
+/// It counts the visits from each subnet and writes a history document. Logs may be in the Common or Combined format
+/// (Apache, nginx), HAProxy's HTTP log format, or JSON; the format is recognised for each line. Use logs of quiet days,
+/// so that requests of attackers do not become their history. A subnet with more visits than average counts as several
+/// sessions, in proportion to its visits; all other subnets count as average.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Access logs; '-' is standard input
