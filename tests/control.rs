@@ -445,7 +445,7 @@ fn maildir_names(folder: &std::path::Path) -> Vec<String> {
 #[test]
 fn what_cannot_be_reached_says_so_in_a_sentence() {
     let site = Site::new("");
-    site.weir(&["status"]).refused(&["there is no data folder at", "`weir up` makes one", "--data"]);
+    site.weir(&["status"]).refused(&["there is no data folder at", "`weir up` creates one", "--data"]);
     assert!(!site.data().exists(), "a verb makes no folder by accident");
     fs::create_dir(site.data()).expect("a folder");
     site.weir(&["status"]).refused(&["there is no data folder at"]);
@@ -482,7 +482,7 @@ fn what_cannot_be_reached_says_so_in_a_sentence() {
     fs::set_permissions(site.data(), fs::Permissions::from_mode(0o000)).expect("it is ours");
     let run = powerless(&site);
     fs::set_permissions(site.data(), fs::Permissions::from_mode(0o700)).expect("it is ours");
-    assert!(run.contains("you may not look into") && run.contains("hint"), "{run}");
+    assert!(run.contains("you are not allowed to look into") && run.contains("hint"), "{run}");
 }
 
 /// What `weir status` prints for a user whom the permissions of the folder keep out, even if the test runs as root.

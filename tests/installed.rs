@@ -30,7 +30,7 @@ chmod 0755 /etc /etc/weir
 install -m 0640 /packaging/weir.toml /etc/weir/weir.toml
 says 'there is no data folder at /home/you/weir-data' weir status
 mkdir -m 0700 /var/lib/weir
-says 'nothing has run on /var/lib/weir yet' weir status
+says 'Weir has never run on /var/lib/weir' weir status
 says 'systemctl start weir' weir status
 weir up --config /etc/weir/weir.toml --data /var/lib/weir > up 2>&1 & up=$!
 wait_until test -S /var/lib/weir/control.sock
@@ -40,7 +40,7 @@ says 'demo' weir user list
 says 'may not be read by you' stranger weir status
 says 'sudo' stranger weir status
 chmod 0644 /etc/weir/weir.toml
-says 'you may not look into /var/lib/weir' stranger weir status
+says 'you are not allowed to look into /var/lib/weir' stranger weir status
 # A folder that is named counts, and so does one that is here.
 says 'there is no data folder at /srv/other' env WEIR_DATA=/srv/other weir status
 printf '[store]\nfolder = "/srv/named"\n' > named.toml

@@ -52,7 +52,7 @@ fn who_is_kept_out_is_seen_and_let_in_again() {
     assert!(trail.matches("ban.lift").count() == 2 && trail.contains("ban.add"), "{trail}");
     up.signal("TERM");
     up.ended();
-    site.weir(&["bans", "list"]).refused(&["nothing runs on this data folder"]);
+    site.weir(&["bans", "list"]).refused(&["Weir is not running on this data folder"]);
 }
 
 #[test]

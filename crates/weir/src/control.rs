@@ -60,7 +60,9 @@ impl Asking {
     pub(crate) fn reach_running(&self, part: &str) -> anyhow::Result<Control> {
         let control = self.reach()?;
         if !control.is_running() {
-            bail!("nothing runs on this data folder, so there is no {part} to ask\n  hint: start it with `weir up`");
+            bail!(
+                "Weir is not running on this data folder, so there is no {part} to ask\n  hint: start it with `weir up`"
+            );
         }
         Ok(control)
     }
@@ -159,7 +161,7 @@ impl Control {
     fn answered<A: Answer>(&self, method: Method, address: &str, body: Vec<u8>) -> anyhow::Result<A> {
         let (status, bytes) = self.exchange(method, address, body.into())?;
         if status.is_success() {
-            return A::read(&bytes).context("the gate's answer has an unexpected form: is it another version?");
+            return A::read(&bytes).context("the gate's answer has an unexpected form: does another version run?");
         }
         Err(refusal(&bytes))
     }
@@ -195,8 +197,8 @@ pub(crate) fn refuse_other_owner(folder: &Path) -> anyhow::Result<()> {
     let ours = rustix::process::geteuid().as_raw();
     if facts.uid() != ours {
         bail!(
-            "{} belongs to user {}, and you are {}\n  hint: run this as its owner (sudo -u …), so that no file in it \
-             becomes somebody else's",
+            "{} belongs to user {}, and you are {}\n  hint: run this as its owner (sudo -u …), so that all files in it \
+             stay theirs",
             folder.display(),
             name_of(facts.uid()),
             name_of(ours)
@@ -213,7 +215,7 @@ fn name_of(uid: u32) -> String {
 fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
     let denied = || {
         anyhow!(
-            "you may not look into {}\n  hint: run this as the user that runs Weir, or as root (sudo)",
+            "you are not allowed to look into {}\n  hint: run this as the user that runs Weir, or as root (sudo)",
             folder.display()
         )
     };
@@ -226,12 +228,12 @@ fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
                 Ok(1) => Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
                 _ if folder == Path::new(SYSTEM_DATA) => bail!(
-                    "nothing has run on {SYSTEM_DATA} yet\n  hint: start the service with `systemctl start weir`; name \
-                     another folder with --data or $WEIR_DATA"
+                    "Weir has never run on {SYSTEM_DATA}\n  hint: start the service with `systemctl start weir`, or \
+                     name another folder with --data or $WEIR_DATA"
                 ),
                 _ => bail!(
-                    "there is no data folder at {}\n  hint: `weir up` makes one there; name another with --data, \
-                     $WEIR_DATA, or store.folder of the configuration",
+                    "there is no data folder at {}\n  hint: `weir up` creates one there; name another with --data, \
+                     $WEIR_DATA, or store.folder in the configuration",
                     folder.display()
                 ),
             }
@@ -247,7 +249,8 @@ async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
         Ok(_) => {}
         Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => return Ok(false),
         Err(error) if error.kind() == PermissionDenied => bail!(
-            "you may not talk to the process that runs {}\n  hint: run this as the user that runs Weir, or as root (sudo)",
+            "you are not allowed to talk to the process that runs {}\n  hint: run this as the user that runs Weir, or \
+             as root (sudo)",
             folder.display()
         ),
         Err(error) => return Err(error).with_context(|| format!("cannot reach {}", socket.display())),
@@ -257,8 +260,8 @@ async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
     match over_socket(socket, request, PATIENCE_TO_REACH).await {
         Ok(_) => Ok(true),
         Err(error) => Err(error.context(format!(
-            "the process that runs {} does not answer\n  hint: it listens but says nothing; look at its log, or stop it \
-             and try again",
+            "the process that runs {} does not answer\n  hint: it accepts connections but sends nothing; look at its \
+             log, or stop it and try again",
             folder.display()
         ))),
     }
@@ -341,6 +344,6 @@ fn refusal(bytes: &[u8]) -> anyhow::Error {
     match serde_json::from_slice(bytes) {
         Ok(Problem { detail, hint }) if hint.is_empty() => anyhow!("{detail}"),
         Ok(Problem { detail, hint }) => anyhow!("{detail}\n  hint: {hint}"),
-        Err(error) => anyhow::Error::new(error).context("the gate's answer is not JSON: is it another version?"),
+        Err(error) => anyhow::Error::new(error).context("the gate's answer is not JSON: does another version run?"),
     }
 }

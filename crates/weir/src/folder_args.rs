@@ -10,8 +10,9 @@ pub(crate) const SYSTEM_DATA: &str = "/var/lib/weir";
 /// Which data folder, for every verb that needs one.
 #[derive(clap::Args, Clone)]
 pub(crate) struct FolderArgs {
-    /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data; commands that ask a Weir
-    /// take /var/lib/weir, where the installed service has its data, if there is no ./weir-data]
+    /// The data folder [default: $WEIR_DATA, else store.folder in the configuration, else ./weir-data; if there is no
+    /// ./weir-data, commands that need an existing folder use /var/lib/weir, where the installed service keeps its
+    /// data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]

@@ -25,7 +25,7 @@ use clap::{Parser, Subcommand};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-/// Keeps mail, web and malware-analysis services fair and alive while somebody tries to drown them.
+/// Keeps mail, web and malware-analysis services fair and available while somebody tries to flood them.
 #[derive(Parser)]
 #[command(name = "weir", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -35,96 +35,96 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Set Weir up on this machine: looks, asks, writes a configuration, starts it and tries it
+    /// Set up Weir on this machine: ask a few questions, write a configuration, start Weir and test it
     #[command(subcommand)]
     Quickstart(cmd::quickstart::Quickstart),
     /// Run every enabled gate in one process
     Up(cmd::up::Args),
-    /// Is all well? Every gate in a line, one verdict, and an exit code
+    /// Show whether everything is all right: a line for each gate, a verdict, and an exit code
     Status(cmd::status::Args),
-    /// For health checks: whether every gate that should run does
+    /// For health checks: succeed if every gate that is switched on is running
     Ready(cmd::version::ReadyArgs),
-    /// What this program is, and how it was built
+    /// Show the version of this program and how it was built
     Version(cmd::version::VersionArgs),
     // Reload, Restart, Replay and Hitserver: their texts are at their arguments. Texts here would hide the long ones
     // there.
     Reload(cmd::reload::Args),
     Restart(cmd::restart::Args),
-    /// The overview in a terminal, drawn again every second
+    /// Show an overview of all gates in the terminal, updated every second
     Top(cmd::top::Args),
-    /// Who may send, as whom, under which throttle
+    /// Manage the users who may send mail: passwords, addresses, throttle, locks
     #[command(subcommand)]
     User(cmd::user::User),
-    /// The throttle's delay queues
+    /// List, release or delete mail that waits in the throttle's delay queues
     #[command(subcommand)]
     Held(cmd::held::HeldVerb),
-    /// Mail that the scan keeps
+    /// List, release or delete mail that the scan has put into quarantine
     #[command(subcommand)]
     Quarantine(cmd::quarantine::Quarantine),
-    /// Outgoing mail that waits for delivery
+    /// List, retry or delete outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::QueueVerb),
-    /// Addresses that the mail servers keep out for a while
+    /// List, add or lift bans of client addresses that both mail servers refuse for a while
     #[command(subcommand)]
     Bans(cmd::bans::Bans),
-    /// Senders of mail from outside that are allowed or blocked
+    /// Allow or block senders of mail from outside
     #[command(subcommand)]
     Senders(cmd::senders::Senders),
-    /// The web gate: who waits, who gets what
+    /// Show the web gate and its sessions, drain its servers, block networks
     #[command(subcommand)]
     Web(cmd::web::Web),
-    /// Who may log in to the console, and as what
+    /// Manage the accounts, sessions and API tokens of the console
     #[command(subcommand)]
     Console(cmd::console::Console),
-    /// Keys that sign outgoing mail
+    /// Make and list the keys that sign outgoing mail
     #[command(subcommand)]
     Dkim(cmd::dkim::Dkim),
-    /// Attacks on a running Weir, to be watched
+    /// Attack a Weir that was started with `weir up --demo`, and show what each gate does about it
     Demo(cmd::demo::Demo),
-    /// What goes wrong now and what went wrong, each with its story
+    /// List current and past incidents, or tell the story of one
     Incidents(cmd::incidents::Args),
-    /// Who changed what, and when
+    /// Show who changed what, and when
     Audit(cmd::status::AuditArgs),
-    /// Messages by sender, recipient, subject, client, user, verdict or time
+    /// Find messages by sender, recipient, subject, client, user, verdict, state or time
     Find(cmd::find::Args),
-    /// The whole way of a message or a sample, from SMTP to the lab and back
+    /// Show everything that happened to a message or a sample, from SMTP to the lab and back
     Trace(cmd::trace::Args),
-    /// Copy everything that must survive to a folder, while Weir runs
+    /// Back up Weir's data and configuration to a folder, even while Weir is running
     Backup(cmd::backup::BackupArgs),
-    /// Bring a backup back into a new data folder
+    /// Restore a backup into a new data folder
     Restore(cmd::backup::RestoreArgs),
-    /// What is wrong on this machine, the most important first, each with the next step
+    /// List what is wrong on this machine, most important first, each with what to do next
     Doctor(cmd::doctor::Args),
-    /// Validate the configuration, and try its ports, certificates and keys on this machine
+    /// Check the configuration, and whether its ports, certificates and keys work on this machine
     Check(cmd::check::Args),
-    /// Print the configuration in force
+    /// Show the settings and where each value comes from
     #[command(subcommand)]
     Config(cmd::config::Config),
-    /// The papers' experiments and your own what-ifs, with plots
+    /// Repeat the experiments of the papers, or simulate cases of your own, with plots
     #[command(subcommand)]
     Sim(cmd::sim::Sim),
     Replay(cmd::replay::Args),
-    /// Scan feeds: how they are doing, and better limits
+    /// Show how the feeds of the scan are doing, and find better size limits for them
     #[command(subcommand)]
     Feeds(cmd::feeds::Feeds),
-    /// What the scanners say about messages and files
+    /// Show what the scanners say about messages and files
     Scan(cmd::scan::Args),
-    /// One of the processes that open mail; Weir starts them itself
+    /// One of the processes that parse and scan mail; Weir starts them itself
     #[command(hide = true)]
     ScanWorker(cmd::scan::WorkerArgs),
-    /// The malware lab: samples, what became of them, and why
+    /// Submit samples to the malware lab, read their reports, and manage the lab's machines
     #[command(subcommand)]
     Lab(cmd::lab::LabVerb),
-    /// One of the plugins that Weir brings; the lab starts them itself
+    /// One of Weir's built-in plugins; the lab starts them itself
     #[command(hide = true)]
     Plugin(cmd::plugin::Args),
-    /// What is around a plugin; the lab starts it itself
+    /// The sandbox around a plugin; the lab starts it itself
     #[command(hide = true)]
     Fence(cmd::fence::Args),
     Hitserver(cmd::hitserver::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::CompletionsArgs),
-    /// Print the manual page
+    /// Print the manual page, or write one page for each command
     Man(cmd::completions::ManArgs),
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct PasswordSource {
     /// Read the password from the first line of standard input instead of asking for it
     #[arg(long)]
     password_stdin: bool,
-    /// Make a random password and print it once
+    /// Generate a random password, and print it this one time
     #[arg(long)]
     generate: bool,
 }

@@ -10,9 +10,10 @@ const LINE_MAX: u64 = 4096;
 
 /// Asks twice on the terminal, without showing what is typed.
 pub(crate) fn new_password(name: &str) -> anyhow::Result<String> {
-    let mut terminal = terminal().context("no terminal to ask on\n  hint: use --password-stdin or --generate")?;
+    let mut terminal =
+        terminal().context("there is no terminal to ask on\n  hint: use --password-stdin or --generate")?;
     let first = hidden(&mut terminal, &format!("New password for {name}: "))?;
-    if first != hidden(&mut terminal, "The same again: ")? {
+    if first != hidden(&mut terminal, "The same password again: ")? {
         bail!("the two passwords differ; nothing was changed");
     }
     Ok(first)
@@ -23,7 +24,8 @@ pub(crate) fn password_from_stdin() -> anyhow::Result<String> {
     let line = line_of(&mut BufReader::new(io::stdin().lock().take(LINE_MAX)))?;
     if line.is_empty() {
         bail!(
-            "no password on standard input\n  hint: echo it in, such as: pass show weir/ann | weir user passwd ann --password-stdin"
+            "no password on standard input\n  hint: pipe it in, for example: pass show weir/ann | weir user passwd ann \
+             --password-stdin"
         );
     }
     Ok(line)
@@ -32,9 +34,9 @@ pub(crate) fn password_from_stdin() -> anyhow::Result<String> {
 /// Asks for confirmation; an error if there is no terminal.
 pub(crate) fn confirmed(question: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
-        bail!("nothing was done, for nobody can be asked here: {question}\n  hint: say --yes if you mean it");
+        bail!("nothing was done, because there is nobody to ask: {question}\n  hint: give --yes if you mean it");
     }
-    let mut terminal = terminal().context("no terminal to ask on\n  hint: say --yes if you mean it")?;
+    let mut terminal = terminal().context("there is no terminal to ask on\n  hint: give --yes if you mean it")?;
     write!(terminal, "{question} [y/N] ")?;
     terminal.flush()?;
     let answer = line_of(&mut BufReader::new((&terminal).take(LINE_MAX)))?;

@@ -219,7 +219,7 @@ pub(crate) struct Loaded {
 /// The option `--config`, for every verb that reads the configuration.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ConfigArg {
-    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else none]
+    /// The configuration file [default: $WEIR_CONFIG, else /etc/weir/weir.toml if it exists, else the defaults only]
     #[arg(long, short, value_name = "FILE")]
     config: Option<PathBuf>,
 }
