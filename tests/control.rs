@@ -36,7 +36,9 @@ fn a_first_start_is_enough_to_send_a_mail() {
     assert_eq!(status["gate"]["listeners"][0]["address"], up.plain);
     assert_eq!(status["gate"]["counters"]["messages"], 2);
     let printed = site.weir(&["status", "--long"]).ok();
-    assert!(printed.contains("runs since") && printed.contains(&up.plain) && printed.contains("2 messages accepted"));
+    assert!(
+        printed.contains("running since") && printed.contains(&up.plain) && printed.contains("2 messages accepted")
+    );
     let short = site.weir(&["status"]).ok();
     assert!(short.ends_with("\nAll is well.\n") && short.lines().count() <= 12, "{short}");
     for part in ["mail", "scan", "web", "lab", "backup", "certificates", "disk"] {
@@ -52,7 +54,7 @@ fn a_first_start_is_enough_to_send_a_mail() {
     assert_eq!(up.ended(), Some(0));
     assert!(!site.data().join("control.sock").exists());
     let at_rest = site.weir(&["status"]);
-    assert!(at_rest.code == Some(4) && at_rest.stdout.contains("does not run"), "{}", at_rest.stdout);
+    assert!(at_rest.code == Some(4) && at_rest.stdout.contains("is not running"), "{}", at_rest.stdout);
     let again = site.up();
     assert!(!again.said.contains(", password "), "the demo user is made once:\n{}", again.said);
 }
@@ -385,7 +387,7 @@ fn the_configuration_is_in_every_backup_and_comes_back_as_a_copy() {
     fs::write(other.data().join("weir.toml.restored"), "mine").expect("a file");
     let said = other.weir(&["restore", &sealed, "--passphrase-file", passphrase]).ok();
     let copy = other.data().join("weir.toml.restored.2");
-    assert!(said.contains(copy.to_str().expect("a plain path")) && said.contains("It is not in force"), "{said}");
+    assert!(said.contains(copy.to_str().expect("a plain path")) && said.contains("It is not used"), "{said}");
     assert_eq!(fs::read(&copy).expect("the copy"), text);
     assert_eq!(fs::read(other.data().join("weir.toml.restored")).expect("the other"), b"mine");
     let third = Site::new("");
@@ -397,7 +399,7 @@ fn the_configuration_is_in_every_backup_and_comes_back_as_a_copy() {
 fn the_demonstration_attacks_only_a_weir_that_was_started_for_it() {
     let site = Site::new("");
     let _up = site.up();
-    site.weir(&["demo"]).refused(&["was not started to be tried out", "weir up --demo"]);
+    site.weir(&["demo"]).refused(&["was not started with --demo", "weir up --demo"]);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn check_tries_ports_and_fails_for_none() {
     let up = site.up_alone();
     let ours = site.weir(&["check"]).ok();
     for port in [first, second] {
-        assert!(ours.contains(&format!("127.0.0.1:{port} is open: the Weir that runs listens there")), "{ours}");
+        assert!(ours.contains(&format!("127.0.0.1:{port} is open: the running Weir listens there")), "{ours}");
     }
     let others = other.json(&["check"]);
     assert_eq!(others["valid"], true);

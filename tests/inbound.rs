@@ -90,7 +90,7 @@ fn what_was_acknowledged_survives_a_kill_and_goes_to_its_next_server() {
     }
     up.kill();
     let up = site.up();
-    assert!(up.said.contains("20 in the spool go on"), "{}", up.said);
+    assert!(up.said.contains("from the spool: 20 continue"), "{}", up.said);
     let taken = take_all(next);
     let mut subjects: Vec<String> = (0..20).map(|_| taken.recv().expect("all of them")).collect();
     subjects.sort();

@@ -168,7 +168,7 @@ fn from_nothing_to_a_page_over_https_with_a_certificate() {
     };
     let findings: Value = serde_json::from_str(&ill.stdout).unwrap();
     assert_eq!(findings[0]["grade"], "broken", "the gravest first: {findings}");
-    assert!(findings[0]["what"].as_str().unwrap().contains("does not run"), "{findings}");
+    assert!(findings[0]["what"].as_str().unwrap().contains("is not running"), "{findings}");
     assert!(findings[0]["next"].as_str().unwrap().contains("weir"), "{findings}");
 }
 

@@ -371,7 +371,7 @@ fn a_reload_that_the_mail_gate_refuses_is_no_success_and_status_says_so() {
     let (verdict, _) = mail(&site);
     assert_eq!(verdict, "well");
     fs::write(&config, text.replacen("[delivery]", &login, 1)).expect("a file");
-    site.weir(&["reload"]).refused(&["refused the new settings", "hint"]);
+    site.weir(&["reload"]).refused(&["did not accept the new settings", "hint"]);
     let (verdict, says) = mail(&site);
     assert!(verdict == "look" && says.contains("older settings than those in the file"), "{verdict} {says}");
     assert!(site.weir(&["status"]).code == Some(3));

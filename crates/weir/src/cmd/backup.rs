@@ -17,18 +17,19 @@ use weir_store::folder::DataFolder;
 pub(crate) struct BackupArgs {
     #[command(subcommand)]
     verb: Option<BackupVerb>,
-    /// A new or empty folder; Weir itself writes there. The configuration file is part of it, mail that was delivered into DATA/mail is not
+    /// A new or empty folder for the backup; the running Weir writes it. The backup contains the configuration file,
+    /// but not the mail that was delivered into DATA/mail
     #[arg(required_unless_present = "into")]
     folder: Option<PathBuf>,
-    /// A folder of several backups: this one gets a folder of its own there, named by its time, and shares with the newest one what has
-    /// not changed
+    /// A folder for several backups: this one becomes a folder in it, named by its time, and shares unchanged files
+    /// with the newest backup there
     #[arg(long, value_name = "FOLDER", conflicts_with = "folder")]
     into: Option<PathBuf>,
-    /// Of those in --into keep so many and remove the oldest
+    /// Keep this many backups in the folder of --into, and remove the oldest ones
     #[arg(long, value_name = "N", requires = "into", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
-    /// A file whose first line is a passphrase: everything is sealed by it, and nobody reads the backup without it. Otherwise
-    /// store.backup_passphrase_file says whether there is one
+    /// A file whose first line is a passphrase: every file of the backup is encrypted with it, and nobody can read the
+    /// backup without it [default: store.backup_passphrase_file, if it is set]
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
     #[command(flatten)]
@@ -37,14 +38,14 @@ pub(crate) struct BackupArgs {
 
 #[derive(clap::Subcommand)]
 enum BackupVerb {
-    /// Compare every file of a backup with what was written down when it was made
+    /// Compare every file of a backup with the checksum that was recorded when the backup was made
     Verify {
-        /// A folder that `weir backup` has written
+        /// A folder written by `weir backup`
         folder: PathBuf,
-        /// A file whose first line is the passphrase: also look whether it opens everything
+        /// A file whose first line is the passphrase: also check that it decrypts every file
         #[arg(long, value_name = "FILE")]
         passphrase_file: Option<PathBuf>,
-        /// Print what was found as JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
@@ -55,7 +56,7 @@ impl BackupArgs {
         if let Some(BackupVerb::Verify { folder, passphrase_file, json }) = &self.verb {
             return check(out, folder, passphrase_file.as_deref(), *json);
         }
-        let folder = self.into.as_deref().or(self.folder.as_deref()).context("name a folder")?;
+        let folder = self.into.as_deref().or(self.folder.as_deref()).context("give a folder for the backup")?;
         let folder = std::path::absolute(folder)?;
         let passphrase = passphrase(self.passphrase_file.as_deref())?;
         let passphrase = passphrase.map(|text| text.expose().to_owned()).unwrap_or_default();
@@ -66,13 +67,13 @@ impl BackupArgs {
         }
         let (held, size) = (count(done.held_files, "held message"), bytes(done.bytes));
         let (at, folder) = (time(&done.manifest.at), done.folder.display());
-        let sealed = if done.manifest.sealed.is_some() { ", sealed by a passphrase" } else { "" };
+        let sealed = if done.manifest.sealed.is_some() { ", encrypted with a passphrase" } else { "" };
         writeln!(out, "A backup of {at} is in {folder} ({size}, {held}{sealed}).")?;
         if let Some(since) = &done.since {
-            writeln!(out, "It shares with {} what has not changed.", since.display())?;
+            writeln!(out, "Files that have not changed are shared with {}.", since.display())?;
         }
         for removed in &done.removed {
-            writeln!(out, "The old backup {} is removed.", removed.display())?;
+            writeln!(out, "The old backup {} was removed.", removed.display())?;
         }
         note(out, &done.note)
     }
@@ -107,9 +108,9 @@ fn check(out: &mut dyn Write, folder: &Path, passphrase_file: Option<&Path>, jso
 
 #[derive(clap::Args)]
 pub(crate) struct RestoreArgs {
-    /// A folder that `weir backup` has written
+    /// A folder written by `weir backup`
     folder: PathBuf,
-    /// A file whose first line is the passphrase that the backup is sealed by
+    /// A file whose first line is the passphrase of the backup, if it is encrypted
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
     #[command(flatten)]
@@ -135,7 +136,7 @@ impl RestoreArgs {
         }
         writeln!(
             out,
-            "The backup of {} is restored in {}: {} in transit, {} held.",
+            "The backup of {} was restored to {}: {} in transit, {} held.",
             time(&done.manifest.at),
             done.data.display(),
             count(done.mail.messages, "message"),
@@ -145,15 +146,15 @@ impl RestoreArgs {
             0 => {}
             gone => writeln!(
                 out,
-                "{} were settled while the backup was made, and are struck out.",
+                "Left out because they were settled while the backup was being made: {}.",
                 count(gone, "held recipient")
             )?,
         }
-        writeln!(out, "Mail that was on its way when the backup was made may be sent a second time.")?;
+        writeln!(out, "Mail that was being delivered when the backup was made may be sent a second time.")?;
         if let Some(file) = &done.configuration {
             writeln!(
                 out,
-                "The configuration of that time is in {}. It is not in force: compare it with yours.",
+                "The configuration from the backup is in {}. It is not used: compare it with yours.",
                 file.display()
             )?;
         }

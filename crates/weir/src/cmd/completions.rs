@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 #[derive(clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell to complete for
+    /// The shell that the script is for
     shell: clap_complete::Shell,
 }
 
@@ -21,7 +21,7 @@ impl CompletionsArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ManArgs {
-    /// Write one page a command into this folder instead of weir(1) to the terminal
+    /// Write a page for each command into this folder, instead of printing weir(1)
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -32,7 +32,8 @@ impl ManArgs {
         match &self.dir {
             None => clap_mangen::Man::new(command).render(out)?,
             Some(dir) => {
-                std::fs::create_dir_all(dir).map_err(|e| anyhow::anyhow!("{}: cannot be made: {e}", dir.display()))?;
+                std::fs::create_dir_all(dir)
+                    .map_err(|e| anyhow::anyhow!("{}: cannot be created: {e}", dir.display()))?;
                 clap_mangen::generate_to(command, dir)
                     .map_err(|e| anyhow::anyhow!("{}: cannot be written: {e}", dir.display()))?;
                 writeln!(out, "man pages are in {}", dir.display())?;

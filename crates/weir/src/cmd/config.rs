@@ -5,7 +5,7 @@ use std::io::Write;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Config {
-    /// Print what differs from the defaults, or everything
+    /// Show the settings that differ from their defaults, or all settings
     Show(ShowArgs),
 }
 
@@ -21,13 +21,13 @@ impl Config {
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     config: ConfigArg,
-    /// Print every setting with its meaning, bounds and source: a file to start from
+    /// Print every setting with its meaning, bounds and source, as a file to start from
     #[arg(long, conflicts_with = "json")]
     all: bool,
     /// Print every setting as JSON
     #[arg(long)]
     json: bool,
-    /// Print the reference page docs/config.md, which no file changes
+    /// Print the reference page docs/config.md, which does not depend on your configuration
     #[arg(long, conflicts_with_all = ["all", "json", "config"])]
     markdown: bool,
 }

@@ -87,7 +87,7 @@ impl Args {
             let next = "weir quickstart web, relay, mx or lab writes one";
             Finding::new(
                 Grade::Note,
-                "there is no configuration file: Weir would run on its defaults, on loopback",
+                "there is no configuration file: Weir would run with its defaults, on loopback only",
                 next,
             )
         }));
@@ -126,16 +126,16 @@ fn folder_findings(folder: &Path, root: bool) -> Vec<Finding> {
         return vec![Finding::new(
             Grade::Note,
             what,
-            "the first `weir up` creates it; --data or store.folder names another",
+            "the first `weir up` creates it; to use another one, set --data or store.folder",
         )];
     };
     let mut findings = Vec::new();
     if !root && facts.uid() != rustix::process::geteuid().as_raw() {
         let what = format!("{shown} belongs to another user, so not everything could be checked");
-        findings.push(Finding::new(Grade::Note, what, "run it as root: sudo weir doctor"));
+        findings.push(Finding::new(Grade::Note, what, "run the command as root: sudo weir doctor"));
     }
     if facts.mode() & 0o077 != 0 {
-        let what = format!("other users can read {shown}, where mail and keys are");
+        let what = format!("other users can read {shown}, which contains mail and keys");
         findings.push(Finding::new(Grade::Soon, what, format!("chmod 700 {shown}")));
     }
     if let Ok(disk) = rustix::fs::statvfs(folder) {
@@ -144,7 +144,7 @@ fn folder_findings(folder: &Path, root: bool) -> Vec<Finding> {
         if free < DISK_LOW || share < 5 {
             let what = format!("the disk of {shown} has {} left ({share} %)", crate::answer::bytes(free));
             let grade = if free < DISK_LOW / 10 { Grade::Broken } else { Grade::Soon };
-            findings.push(Finding::new(grade, what, "make room: mail is refused with 452 when it is full"));
+            findings.push(Finding::new(grade, what, "free some space: mail is refused with 452 when the disk is full"));
         }
     }
     findings
@@ -156,10 +156,10 @@ fn not_running(loaded: &Loaded, machine: &Machine, folder: &Path) -> Vec<Finding
         (false, Some(file)) => format!("weir up --config {} --data {}", file.display(), folder.display()),
         (false, None) => format!("weir up --data {}", folder.display()),
     };
-    let mut findings = vec![Finding::new(Grade::Broken, format!("Weir does not run on {}", folder.display()), start)];
+    let mut findings = vec![Finding::new(Grade::Broken, format!("Weir is not running on {}", folder.display()), start)];
     for address in assembly::needs::addresses(loaded) {
         if let Some(taken) = machine.on_port(address.port()) {
-            let what = format!("{address} is needed and {} listens at {}", taken.who(), taken.address);
+            let what = format!("Weir needs {address}, but {} listens at {}", taken.who(), taken.address);
             let next = "stop that program or move it to another port; weir quickstart prints the lines for nginx, Apache and Postfix";
             findings.push(Finding::new(Grade::Broken, what, next));
         }

@@ -13,39 +13,41 @@ const ADDRESS_MAX: usize = 40;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Words of any field, all of which must be there; a word may end in *
+    /// Words that a message must all contain, in any field, or the id of a message; a word may end in *
     text: Vec<String>,
-    /// The envelope sender: an address, the name before the @, or a domain
+    /// Only mail from this envelope sender: an address, the part before the @, or a domain
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     from: String,
-    /// A recipient: an address, the name before the @, or a domain
+    /// Only mail to this recipient: an address, the part before the @, or a domain
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     to: String,
-    /// Words of the subject
+    /// Only mail with these words in its subject
     #[arg(long, short, value_name = "WORDS", default_value = "")]
     subject: String,
-    /// The address of the client
+    /// Only mail from the client with this address
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     client: String,
-    /// The user who sent it
+    /// Only mail sent by this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     login: String,
-    /// What the scan found: clean, infected, spam, suspicious, forbidden, failed, or a word of a virus's name
+    /// Only mail with this verdict of the scan: clean, infected, spam, suspicious, forbidden, failed, or a word from
+    /// the name of a virus
     #[arg(long, value_name = "WORD", default_value = "")]
     verdict: String,
-    /// Where it has got to: accepted, held, scanned, "waits for the scan", "waits for the lab", quarantined, released, deleted, delivered, deferred, bounced or refused
+    /// Only mail in this state: accepted, held, scanned, "waits for the scan", "waits for the lab", quarantined,
+    /// released, deleted, delivered, deferred, bounced or refused; it is enough if some of the recipients are in it
     #[arg(long, value_name = "WORD", default_value = "")]
     state: String,
-    /// Not before this time (2026-11-17T18:00:00Z, 2026-11-17) or age (90m, 2h, 7d)
+    /// Only mail since this time (2026-11-17T18:00:00Z, 2026-11-17) or not older than this (90m, 2h, 7d)
     #[arg(long, value_name = "TIME", default_value = "")]
     since: String,
-    /// Before this time or age
+    /// Only mail before this time, or older than this
     #[arg(long, value_name = "TIME", default_value = "")]
     until: String,
-    /// So many messages, at most 200
+    /// Show at most this many messages (up to 200)
     #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 50)]
     most: usize,
-    /// Go on after a page: the number that it ended with
+    /// Show the page after another one: the number that was printed at the end of that one
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     after: Option<i64>,
     #[command(flatten)]
@@ -75,7 +77,7 @@ impl Args {
 
 fn print(out: &mut dyn Write, found: &MailFound) -> anyhow::Result<()> {
     if found.messages.is_empty() {
-        writeln!(out, "No message fits.")?;
+        writeln!(out, "No message matches.")?;
     } else {
         let mut table = Table::new(&["MESSAGE", "CAME (UTC)", "FROM", "TO", ">SIZE", "STATE", "VERDICT", "SUBJECT"]);
         for mail in &found.messages {
@@ -98,7 +100,7 @@ fn print(out: &mut dyn Write, found: &MailFound) -> anyhow::Result<()> {
         )?;
     }
     if let Some(next) = found.next {
-        writeln!(out, "There are older ones: --after {next}")?;
+        writeln!(out, "There are older ones; to see them, add --after {next}")?;
     }
     for note in &found.notes {
         writeln!(out, "Note: {note}")?;

@@ -12,7 +12,7 @@ const TEXT_MAX: usize = 400;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The number of an incident, to read its story
+    /// Tell the story of the incident with this number, instead of listing all incidents
     incident: Option<i64>,
     #[command(flatten)]
     asking: Asking,
@@ -46,8 +46,8 @@ fn list(out: &mut dyn Write, incidents: &Vec<Incident>) -> anyhow::Result<()> {
 fn story(out: &mut dyn Write, incident: &Incident) -> anyhow::Result<()> {
     writeln!(out, "{}", tame(&incident.headline()))?;
     match &incident.ended {
-        Some(ended) => writeln!(out, "It began {} UTC and was over {} UTC.", time(&incident.began), time(ended))?,
-        None => writeln!(out, "It began {} UTC and is still open.", time(&incident.began))?,
+        Some(ended) => writeln!(out, "It began at {} UTC and ended at {} UTC.", time(&incident.began), time(ended))?,
+        None => writeln!(out, "It began at {} UTC and is still open.", time(&incident.began))?,
     }
     writeln!(out, "\nWhat happened")?;
     for line in &incident.seen {

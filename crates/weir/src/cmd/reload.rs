@@ -27,14 +27,16 @@ impl Args {
         let control = self.asking.reach()?;
         if !control.is_running() {
             anyhow::bail!(
-                "nothing runs on this data folder, so there is nothing to reload\n  hint: the configuration is read when you start it with `weir up`"
+                "Weir is not running on this data folder, so there is nothing to reload\n  hint: Weir reads the \
+                 configuration when you start it with `weir up`"
             );
         }
         let outcome = control.ask(&RELOAD, &())?;
         self.asking.answer(out, &outcome, print)?;
         if outcome.mail_refused {
             anyhow::bail!(
-                "the mail gate refused the new settings and goes by the old ones\n  hint: correct the file and reload again; `weir status` says so until then"
+                "the mail gate did not accept the new settings and keeps the old ones\n  hint: correct the file and \
+                 reload again; until then `weir status` shows this problem"
             );
         }
         Ok(())
@@ -44,7 +46,7 @@ impl Args {
 fn print(out: &mut dyn Write, outcome: &ReloadOutcome) -> anyhow::Result<()> {
     writeln!(out, "The configuration was read again.\n")?;
     match &outcome.web {
-        None => writeln!(out, "  {:<12} does not run", "web gate")?,
+        None => writeln!(out, "  {:<12} is not running", "web gate")?,
         Some(web) => {
             for (what, names) in [("added", &web.added), ("removed", &web.removed), ("kept", &web.kept)] {
                 if !names.is_empty() {

@@ -24,7 +24,7 @@ impl Args {
         let control = self.asking.reach_running("program")?;
         control.ask(&RESTART, &())?;
         self.asking.answer(out, &(), |out, ()| {
-            writeln!(out, "Restarting. What is under way is finished first; new clients wait.")?;
+            writeln!(out, "Restarting. Messages and requests in progress are finished first; new clients wait.")?;
             Ok(())
         })
     }

@@ -16,11 +16,11 @@ use weir_tls::time_left;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "The exit code is 0 if all is well, 3 if something needs a person, 4 if something does not work or Weir does \
-                        not run, and 1 if it cannot be asked."
+    after_help = "The exit code is 0 if everything is all right, 3 if something needs your attention, 4 if something \
+                        does not work or Weir is not running, and 1 if Weir cannot be asked."
 )]
 pub(crate) struct Args {
-    /// Also what listens where, and what has been counted since the start
+    /// Also show where Weir listens, and what it has counted since its start
     #[arg(long, short)]
     long: bool,
     #[command(flatten)]
@@ -53,7 +53,7 @@ impl Args {
             Ok(status) => status,
             // This happens when its database cannot be reached, for example.
             Err(error) if gate.is_running() => {
-                writeln!(out, "NOT WELL: Weir runs, but its state cannot be read: {error:#}")?;
+                writeln!(out, "NOT WELL: Weir is running, but its state cannot be read: {error:#}")?;
                 return Err(NotWell(4).into());
             }
             Err(error) => return Err(error),
@@ -99,10 +99,10 @@ fn head(whole: &WholeStatus) -> String {
     match (&status.gate, whole.gates.is_empty()) {
         (Some(gate), _) => {
             let (pid, since) = (gate.pid, time(&gate.since));
-            format!("Weir {version} runs since {since} UTC (pid {pid}) on {data}")
+            format!("Weir {version} has been running since {since} UTC (pid {pid}) on {data}")
         }
-        (None, false) => format!("Weir {version} runs on {data}, without its mail gate"),
-        (None, true) => format!("Weir {version} does not run on {data}"),
+        (None, false) => format!("Weir {version} is running on {data}, without its mail gate"),
+        (None, true) => format!("Weir {version} is not running on {data}"),
     }
 }
 
@@ -123,8 +123,8 @@ fn print_long(out: &mut dyn Write, status: &MailStatus) -> anyhow::Result<()> {
 fn print_certificate(out: &mut dyn Write, certificate: &CertificateView) -> anyhow::Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let valid = match certificate.until {
-        None => "not got yet".to_owned(),
-        Some(until) if until <= now => "HAS RUN OUT".to_owned(),
+        None => "there is none yet".to_owned(),
+        Some(until) if until <= now => "HAS EXPIRED".to_owned(),
         Some(until) => format!("valid for {}", time_left(Duration::from_secs(until - now))),
     };
     let problem = certificate.problem.as_ref().map(|why| format!("; the last attempt failed: {why}"));
@@ -206,22 +206,22 @@ fn facts(status: &MailStatus) -> [(&'static str, String); 4] {
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
     verb: Option<AuditVerb>,
-    /// Only what was done to this user
+    /// Only what was done to this user, message, address or machine
     #[arg(default_value = "")]
     subject: String,
-    /// Only by those in whose name this stands, such as olga or cli:root
+    /// Only changes by people whose name contains this, such as olga or cli:root
     #[arg(long, value_name = "NAME", default_value = "")]
     who: String,
-    /// Only what begins like this, such as held or held.release
+    /// Only actions whose name begins like this, such as held or held.release
     #[arg(long, value_name = "WORD", default_value = "")]
     what: String,
-    /// Not before this time (2026-11-17T18:00:00Z, 2026-11-17) or age (90m, 2h, 7d)
+    /// Only changes since this time (2026-11-17T18:00:00Z, 2026-11-17) or not older than this (90m, 2h, 7d)
     #[arg(long, value_name = "TIME", default_value = "")]
     since: String,
-    /// Before this time or age
+    /// Only changes before this time, or older than this
     #[arg(long, value_name = "TIME", default_value = "")]
     until: String,
-    /// How many lines
+    /// Show at most this many lines
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     lines: u32,
     #[command(flatten)]
@@ -230,7 +230,7 @@ pub(crate) struct AuditArgs {
 
 #[derive(clap::Subcommand)]
 enum AuditVerb {
-    /// Read the whole trail, and say whether a line was changed or is missing
+    /// Check whether any line of the audit trail was changed or is missing
     Verify {
         #[command(flatten)]
         asking: Asking,
@@ -257,7 +257,7 @@ impl AuditArgs {
         if lines.is_empty() {
             let all =
                 [&self.subject, &self.who, &self.what, &self.since, &self.until].iter().all(|asked| asked.is_empty());
-            writeln!(out, "{}", if all { "Nothing was changed yet." } else { "There are no such entries." })?;
+            writeln!(out, "{}", if all { "Nothing has been changed yet." } else { "There are no such entries." })?;
             return Ok(());
         }
         let mut table = Table::new(&["WHEN (UTC)", "WHO", "WHAT", "TO", "DETAIL"]);

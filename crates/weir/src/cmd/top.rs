@@ -28,13 +28,13 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 pub(crate) struct Args {
     #[command(flatten)]
     place: FolderArgs,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
-    /// Draw one screen and leave
+    /// Print one screen and exit
     #[arg(long)]
     once: bool,
-    /// Print one look as JSON
+    /// Print the present state once, as JSON
     #[arg(long)]
     json: bool,
 }
@@ -44,7 +44,7 @@ impl Args {
         let control = Control::reach(&self.place)?;
         anyhow::ensure!(
             control.is_running(),
-            "nothing runs on this data folder\n  hint: start it with `weir up`; `weir status` looks at a folder at rest"
+            "Weir is not running on this data folder\n  hint: start it with `weir up`; `weir status` works even so"
         );
         let look = GatesLook::take(&control)?;
         if self.json {
@@ -58,7 +58,7 @@ impl Args {
             if !lively {
                 return Ok(out.write_all(screen.as_bytes())?);
             }
-            write!(out, "{CLEAR}{screen}\nevery {} s, Ctrl-C to leave\n", self.every)?;
+            write!(out, "{CLEAR}{screen}\nevery {} s, Ctrl-C to quit\n", self.every)?;
             out.flush()?;
             std::thread::sleep(Duration::from_secs(self.every));
             let next = GatesLook::take(&control)?;

@@ -8,7 +8,8 @@ use weir_console::trace::Trace;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A message by its id (as the sender was told, or held, or quarantined) or its Message-ID, or a sample by its SHA-256
+    /// The id of a message (as the sender was told, or as it is held or quarantined), its Message-ID, or at least the
+    /// first 8 digits of a sample's SHA-256
     id: String,
     #[command(flatten)]
     asking: Asking,
@@ -27,7 +28,7 @@ fn print(out: &mut dyn Write, trace: &Trace) -> anyhow::Result<()> {
     let parts: Vec<String> =
         parts.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)).collect();
     let about = if parts.is_empty() { "what is known".to_owned() } else { parts.join(", ") };
-    writeln!(out, "The way of {}: {about}.\n", tame(&trace.id))?;
+    writeln!(out, "The history of {}: {about}.\n", tame(&trace.id))?;
     for line in &mail.lines {
         // If there is only one message, its id need not be shown in every line.
         let message = if mail.messages.len() > 1 { format!("{:<20}  ", line.message) } else { String::new() };

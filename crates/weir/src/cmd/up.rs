@@ -45,15 +45,17 @@ const PATIENCE_FOR_THREADS: Duration = Duration::from_secs(5);
 pub(crate) struct Args {
     #[command(flatten)]
     place: FolderArgs,
-    /// How much to log, on standard error
+    /// How much to log to standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
-    /// Give the user `demo` a new password and show it (made if there is none, and also made where nobody is known yet), scan
-    /// mail, take mail from outside for demo.test if no domain is configured, and let the web gate serve a small backend of
-    /// its own if none is configured
+    /// Start a Weir to try things with, and print how to log in
+    ///
+    /// The user `demo` is created, or gets a new password if it exists, and so does the console's administrator. The
+    /// scan and the lab are switched on. If no mail from outside is configured, mail for the domain demo.test is
+    /// accepted, and if no backend is configured, the web gate serves a small built-in one.
     #[arg(long)]
     demo: bool,
-    /// Make the user `demo` where nobody is known yet, and show its password
+    /// If there are no users yet, create the user `demo` and print its password
     #[arg(long)]
     demo_user: bool,
 }
@@ -62,13 +64,13 @@ pub(crate) struct Args {
 pub(crate) enum Level {
     /// Nothing
     Off,
-    /// What is our fault
+    /// Only errors of Weir itself
     Error,
-    /// And what the operator should look at
+    /// Also what an operator should look at
     Warn,
-    /// And the life cycle
+    /// Also starts, stops and similar events
     Info,
-    /// And every decision
+    /// Also every decision
     Debug,
 }
 
@@ -209,7 +211,7 @@ async fn up(
         }
     };
     // The reader of our output may be gone, and that must not keep us from stopping in order.
-    let under_way = if gates.mail.is_wanted() { "messages that are coming in are" } else { "what is under way is" };
+    let under_way = if gates.mail.is_wanted() { "messages that are being received are" } else { "open requests are" };
     let _ = writeln!(out, "{how}: {under_way} finished first.").and_then(|()| out.flush());
     behind.iter().for_each(JoinHandle::abort);
     serving.abort();
@@ -441,14 +443,14 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
         let (going, decided, left) = (recovered.going, recovered.decided, recovered.left);
         writeln!(
             out,
-            "  {:<12} {going} in the spool go on, {decided} were decided, {left} left (see the log)",
+            "  {:<12} from the spool: {going} continue, {decided} decided now, {left} left there (see the log)",
             "mail"
         )?;
     }
     if let Some(password) = said.password {
         greet_demo(out, gates, password, listeners)?;
     } else if mail.is_some() {
-        writeln!(out, "\nUsers are made with `{} user add NAME`.", own_name())?;
+        writeln!(out, "\nAdd users with `{} user add NAME`.", own_name())?;
     }
     greet_console(out, gates, said.admin)?;
     let verb = match (gates.mail.is_wanted(), gates.web.is_wanted()) {
@@ -458,7 +460,7 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
     };
     writeln!(
         out,
-        "\n`{0} status`, `{0} {verb}` and the other verbs work from another terminal. Stop with Ctrl-C.",
+        "\n`{0} status`, `{0} {verb}` and all other commands work from another terminal. Stop with Ctrl-C.",
         own_name()
     )?;
     out.flush()?;
@@ -482,9 +484,9 @@ fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&st
             let file = gates.folder().join(FIRST_PASSWORD);
             weir_tls::write_private(&file, &format!("{password}\n"))?;
             writeln!(out, "  log in as {name}; the password is in {}", file.display())?;
-            writeln!(out, "  only its owner can read that file: set a password of your own, and remove it")?;
+            writeln!(out, "  only its owner can read that file; set a password of your own, then remove the file")?;
         }
-        None => writeln!(out, "  a lost password: {} console passwd {name}", own_name())?,
+        None => writeln!(out, "  if its password is lost: {} console passwd {name}", own_name())?,
     }
     out.flush()
 }
@@ -506,7 +508,7 @@ fn greet_demo(out: &mut dyn Write, gates: &Orchestrator, password: &str, listene
     }
     writeln!(
         out,
-        "  {} demo                       # four attacks, measured, and what they would have done",
+        "  {} demo                       # four attacks, once with the gates on and once with gates that only observe",
         own_name()
     )?;
     writeln!(out, "  {} demo outbreak --server {address} --password {password}", own_name())?;

@@ -8,7 +8,7 @@ use weir_store::folder::FORMAT;
 
 #[derive(clap::Args)]
 pub(crate) struct VersionArgs {
-    /// Print it as JSON
+    /// Print the answer as JSON
     #[arg(long)]
     json: bool,
 }

@@ -44,8 +44,8 @@ impl KeyView {
 /// The warning about a key, or a folder of keys, that the user who asks cannot use.
 pub(super) fn unusable(problem: &dyn std::fmt::Display) -> String {
     format!(
-        "a DKIM key cannot be used, and a mail gate that runs as you would not start: {problem}; make another with `weir dkim add`, \
-         or move the file away"
+        "a DKIM key cannot be used, so the mail gate would not start if you ran it: {problem}; make another key with \
+         `weir dkim add`, or move the file away"
     )
 }
 

@@ -53,7 +53,8 @@ fn port(tried: io::Result<()>, holder: Option<&Listening>, runs: bool) -> Port {
     match error.kind() {
         io::ErrorKind::AddrInUse => {}
         io::ErrorKind::PermissionDenied => {
-            return Port::Refused("you may not; root may, and a service with CAP_NET_BIND_SERVICE".to_owned());
+            let why = "only root and services with CAP_NET_BIND_SERVICE may open this port";
+            return Port::Refused(why.to_owned());
         }
         _ => return Port::Refused(error.to_string()),
     }
@@ -79,8 +80,8 @@ impl ListenerView {
     pub(super) fn line(&self) -> Option<String> {
         let says = match &self.port {
             Port::Free => "is free",
-            Port::Ours => "is open: the Weir that runs listens there",
-            Port::Systemd => "is open: systemd has it for the service that it starts",
+            Port::Ours => "is open: the running Weir listens there",
+            Port::Systemd => "is open: systemd holds it for the service",
             Port::Taken(_) | Port::Refused(_) => return None,
         };
         Some(format!("{}: {} {says}", self.setting, self.address))

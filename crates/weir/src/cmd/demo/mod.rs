@@ -26,17 +26,17 @@ pub(crate) struct Demo {
     act: Option<Act>,
     #[command(flatten)]
     place: FolderArgs,
-    /// Leave the second run out, in which the gates only observe
+    /// Leave out the second run, in which the gates only observe
     #[arg(long)]
     only_guarded: bool,
-    /// Print what happened as JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Act {
-    /// A taken-over account mails strangers until the throttle stops it
+    /// Let a stolen account mail strangers until the throttle stops it
     Outbreak(outbreak::Args),
 }
 

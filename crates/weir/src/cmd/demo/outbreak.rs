@@ -9,28 +9,28 @@ use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where submission listens on this machine
+    /// The address on this machine where Weir accepts mail from users
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:2587")]
     server: SocketAddr,
-    /// The login that was taken over
+    /// The login of the stolen account
     #[arg(long, value_name = "NAME", default_value = "demo")]
     user: String,
-    /// Its password, as `weir up` has printed it
+    /// Its password, as `weir up --demo` printed it
     #[arg(long, env = "WEIR_DEMO_PASSWORD", hide_env_values = true)]
     password: String,
-    /// The address that it sends as
+    /// The sender address of the mails
     #[arg(long, value_name = "ADDRESS", default_value = "demo@localhost")]
     from: String,
-    /// How many mails
+    /// How many mails to send
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     mails: u32,
     /// How many recipients each mail has
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     recipients: u32,
-    /// How many mails a second
+    /// How many mails to send per second
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     a_second: u32,
-    /// Print what happened as JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }

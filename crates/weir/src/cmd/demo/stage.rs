@@ -28,12 +28,12 @@ impl Stage {
     pub(super) fn new(control: Control, data: PathBuf) -> anyhow::Result<Stage> {
         ensure!(
             control.is_running(),
-            "nothing runs on this data folder\n  hint: start `make run` or `weir up --demo` first"
+            "Weir is not running on this data folder\n  hint: first start one with `make run` or `weir up --demo`"
         );
         let whole = control.ask(&whole::STATUS, &())?;
         ensure!(
             whole.demo,
-            "this Weir was not started to be tried out, and the demonstration would attack it in earnest\n  hint: start \
+            "this Weir was not started with --demo, and the demonstration would attack it for real\n  hint: start \
              another one with `weir up --demo` and a data folder of its own"
         );
         let gate = whole.status.gate;
@@ -59,7 +59,7 @@ impl Stage {
 
 /// Parses an address, and refuses all that are not on this machine: attacks must never reach another one.
 fn address(said: &str) -> anyhow::Result<SocketAddr> {
-    let mut address: SocketAddr = said.parse().with_context(|| format!("{said} is no address"))?;
+    let mut address: SocketAddr = said.parse().with_context(|| format!("{said} is not an address"))?;
     if address.ip().is_unspecified() {
         address.set_ip([127, 0, 0, 1].into());
     }

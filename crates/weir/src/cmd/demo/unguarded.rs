@@ -36,7 +36,7 @@ impl Weir {
     /// Starts it and waits until it is up.
     pub(super) fn start() -> anyhow::Result<Weir> {
         let home = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
-        std::fs::create_dir(&home).with_context(|| format!("{} cannot be made", home.display()))?;
+        std::fs::create_dir(&home).with_context(|| format!("{} cannot be created", home.display()))?;
         std::fs::write(home.join("weir.toml"), CONFIGURATION)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["up", "--demo", "--log", "off", "--data"]).arg(home.join("data"));

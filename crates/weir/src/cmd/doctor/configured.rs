@@ -45,8 +45,9 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
     for name in &config.certificates.names {
         let host = name.strip_prefix("*.").unwrap_or(name);
         if (host, 443).to_socket_addrs().map_or(true, |mut found| found.next().is_none()) {
-            let what =
-                format!("{host} is not in the DNS, as far as this machine sees, so no certificate can be got for it");
+            let what = format!(
+                "{host} is not in the DNS, as far as this machine can see, so Weir cannot get a certificate for it"
+            );
             findings.push(Finding::new(
                 Grade::Soon,
                 what,
@@ -120,7 +121,7 @@ fn unreachable(needed: &[Needed], runs: bool) -> Vec<Finding> {
     }
     if needed.len() > SERVERS_MAX {
         let what = format!("only the first {SERVERS_MAX} of {} servers were tried", needed.len());
-        findings.push(Finding::new(Grade::Note, what, "weir status says how deliveries to all of them go"));
+        findings.push(Finding::new(Grade::Note, what, "weir status --long shows how deliveries to them are going"));
     }
     findings
 }
@@ -161,9 +162,9 @@ fn of_files(files: &CertificateFiles) -> Option<Finding> {
     };
     let next = "renew it, or let Weir get certificates by itself: [certificates] (docs/certificates.md)";
     match validity.until.duration_since(SystemTime::now()) {
-        Err(_) => Some(Finding::new(Grade::Broken, format!("the certificate {shown} has run out"), next)),
+        Err(_) => Some(Finding::new(Grade::Broken, format!("the certificate {shown} has expired"), next)),
         Ok(left) if left < SHORT => {
-            let what = format!("the certificate {shown} runs out in {} hours", left.as_secs() / 3600);
+            let what = format!("the certificate {shown} expires in {} hours", left.as_secs() / 3600);
             Some(Finding::new(Grade::Soon, what, next))
         }
         Ok(_) => None,

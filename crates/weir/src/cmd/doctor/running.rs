@@ -28,7 +28,7 @@ pub(super) fn look(folder: &Path) -> Vec<Finding> {
             findings
         }
         Err(error) => {
-            let what = format!("Weir runs, but its state cannot be read: {error:#}");
+            let what = format!("Weir is running, but its state cannot be read: {error:#}");
             vec![Finding::new(Grade::Broken, what, "look at its log: journalctl -u weir -n 50")]
         }
     }
@@ -39,10 +39,11 @@ fn of_status(status: &WholeStatus) -> Vec<Finding> {
     for gate in status.gates.iter().filter(|gate| !gate.is_up()) {
         let why = gate.last_failure.as_deref().unwrap_or("it does not say why");
         let what = format!("the {} gate is {}: {why}", gate.gate, gate.state);
-        findings.push(Finding::new(Grade::Broken, what, "fix this cause; Weir starts the gate again by itself"));
+        findings.push(Finding::new(Grade::Broken, what, "fix the cause; Weir then starts the gate by itself"));
     }
     if status.status.version != env!("CARGO_PKG_VERSION") {
-        let what = format!("{} runs, and {} is installed", status.status.version, env!("CARGO_PKG_VERSION"));
+        let (running, installed) = (&status.status.version, env!("CARGO_PKG_VERSION"));
+        let what = format!("version {running} is running, but {installed} is installed");
         findings.push(Finding::new(
             Grade::Soon,
             what,
@@ -89,12 +90,13 @@ fn of_certificate(certificate: &CertificateView, now: u64) -> Option<Finding> {
     let (name, problem) = (&certificate.name, certificate.problem.as_ref()?);
     let (grade, state) = match certificate.until {
         None => (Grade::Broken, "there is none".to_owned()),
-        Some(until) if until <= now => (Grade::Broken, "it has run out".to_owned()),
+        Some(until) if until <= now => (Grade::Broken, "the old one has expired".to_owned()),
         Some(until) => {
             let grade = if until - now < SHORT_S { Grade::Soon } else { Grade::Note };
-            (grade, format!("the one that is there is valid for {}", time_left(Duration::from_secs(until - now))))
+            (grade, format!("the old one is valid for another {}", time_left(Duration::from_secs(until - now))))
         }
     };
-    let next = "the name must lead to this machine, and port 80 (or 443 for tls-alpn-01) must be open to the world; docs/certificates.md";
-    Some(Finding::new(grade, format!("no new certificate for {name} can be got ({state}): {problem}"), next))
+    let next = "the name must resolve to this machine, and the Internet must reach its port 80 (or 443 for \
+                tls-alpn-01); see docs/certificates.md";
+    Some(Finding::new(grade, format!("Weir cannot get a new certificate for {name} ({state}): {problem}"), next))
 }
