@@ -563,7 +563,7 @@ fn held_mail_says_what_it_brings_along() {
     let list = site.json(&["held", "list"]);
     let message = list["messages"][0]["message"].as_str().expect("an id");
     let shown = site.weir(&["held", "show", message]).ok();
-    let (_, brought) = shown.split_once("\nIt brings along\n").unwrap_or_else(|| panic!("{shown}"));
+    let (_, brought) = shown.split_once("\nIts attachments\n").unwrap_or_else(|| panic!("{shown}"));
     let line = brought.lines().next().unwrap_or_default();
     assert!(line.contains("invoice.pdf") && line.contains("application/pdf, 8 "), "{shown}");
     let brought = site.json(&["held", "show", message])["attachments"].clone();

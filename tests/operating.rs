@@ -109,7 +109,7 @@ fn a_user_is_removed_when_nothing_of_theirs_is_held() {
     site.weir(&["user", "remove", "demo", "--yes"]).refused(&["of demo are held", "weir held release --user demo"]);
     site.weir(&["held", "release", "--user", "demo"]).ok();
     wait_for("nothing held", || (site.json(&["user", "show", "demo"])["throttle"]["held"] == 0).then_some(()));
-    assert!(site.weir(&["user", "remove", "demo", "--yes"]).ok().contains("The user demo is removed"));
+    assert!(site.weir(&["user", "remove", "demo", "--yes"]).ok().contains("The user demo was removed"));
     assert!(Client::login(&up.plain, "demo", &up.password()).is_err());
     site.weir(&["user", "show", "demo"]).refused(&["there is no user demo"]);
     assert!(site.weir(&["audit", "demo"]).ok().contains("user.remove"));

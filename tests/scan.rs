@@ -70,12 +70,12 @@ fn quarantined_mail_is_listed_shown_released_and_deleted() {
     site.weir(&["quarantine", "release"]).refused(&["which quarantined mail", "hint"]);
     site.weir(&["quarantine", "show", "38exdmxn6hex5qydvvez"]).refused(&["not in quarantine"]);
     let deleted = site.weir(&["quarantine", "delete", "--queue", "ext", "--yes"]).ok();
-    assert!(deleted.contains("1 message for 1 recipient are deleted"), "{deleted}");
+    assert!(deleted.contains("Deleted: 1 message for 1 recipient."), "{deleted}");
     site.weir(&["quarantine", "release", IDS[0]]).refused(&["is infected: say why", "--reason"]);
     site.weir(&["quarantine", "release", "--all", "--yes", "--reason", "all is well"])
         .refused(&["a message at a time"]);
     let released = site.weir(&["quarantine", "release", IDS[0], "--reason", "the test file, as agreed"]).ok();
-    assert!(released.contains("1 message for 2 recipients go when Weir runs"), "{released}");
+    assert!(released.contains("delivered when Weir runs: 1 message for 2 recipients."), "{released}");
     let _up = site.up();
     for to in ["ann@localhost", "bob@localhost"] {
         let mail = fs::read_to_string(&site.arrived(to, 1)[0]).expect("text");

@@ -10,20 +10,20 @@ use weir_mail::operations::{BanDone, BanView};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Bans {
-    /// List addresses that were banned and are not forgotten
+    /// List banned addresses, and those whose ban has ended but is still remembered
     List {
         #[command(flatten)]
         asking: Asking,
     },
-    /// Let an address connect again, and forget what it did
+    /// Lift the ban of an address, and forget what it did
     Lift(LiftArgs),
-    /// Keep an address out of both mail servers for a while
+    /// Ban an address from both mail servers for a while
     Add(BanArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct LiftArgs {
-    /// An address such as 192.0.2.7, or a network as the list shows it
+    /// An address such as 192.0.2.7, or a network as shown by `weir bans list`
     address: String,
     #[command(flatten)]
     asking: Asking,
@@ -31,9 +31,9 @@ pub(crate) struct LiftArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct BanArgs {
-    /// An address such as 192.0.2.7; of an IPv6 address the network counts
+    /// An address such as 192.0.2.7; for an IPv6 address, its whole network is banned
     address: String,
-    /// For how many minutes; not longer than `ban_longest` allows
+    /// How many minutes the ban lasts, up to `ban_longest`
     #[arg(long = "minutes", value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=525_600))]
     minutes: u64,
     #[command(flatten)]
@@ -71,7 +71,7 @@ impl Bans {
 
 fn print_list(out: &mut dyn Write, bans: &Vec<BanView>) -> anyhow::Result<()> {
     if bans.is_empty() {
-        writeln!(out, "No address is banned, and none was lately.")?;
+        writeln!(out, "No address is banned, or was banned recently.")?;
         return Ok(());
     }
     let mut table = Table::new(&["ADDRESS", "SERVER", "BANNED UNTIL (UTC)", ">TIMES", "REMEMBERED UNTIL (UTC)"]);

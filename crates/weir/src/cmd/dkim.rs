@@ -9,9 +9,9 @@ use weir_mail::operations::{KeyKind, NewKey};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Dkim {
-    /// Make a key for a domain, and print the record to publish
+    /// Make a key for a domain, and print the DNS record to publish
     Add(KeyAddArgs),
-    /// List all keys with the records to publish
+    /// List all keys with their DNS records
     List(KeyListArgs),
 }
 
@@ -28,18 +28,18 @@ impl Dkim {
 enum KeyKindArg {
     /// RSA with 2048 bits, which every receiver can check
     Rsa,
-    /// Ed25519: shorter, but large receivers do not know it yet
+    /// Ed25519: shorter, but large receivers do not support it yet
     Ed25519,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct KeyAddArgs {
-    /// The domain of the senders, such as example.org
+    /// The domain of the senders' addresses, such as example.org
     domain: String,
-    /// The name under which it is published [default: weir and the month, such as weir202611]
+    /// The name under which the key is published [default: weir and the month, such as weir202611]
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     selector: String,
-    /// How it signs
+    /// The kind of key
     #[arg(long, value_enum, default_value = "rsa")]
     kind: KeyKindArg,
     #[command(flatten)]

@@ -16,9 +16,12 @@ use weir_sim::feeds::{Judged, Progress, Sizes, TuneTask, Tuned, tuned_svg};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Feeds {
-    /// How the feeds of the running gate are doing: what waits, how long, and what they can bear
+    /// Show how much mail waits for the scan, for how long, and how much mail the feeds can handle
     Status(live::StatusArgs),
-    /// Find the limits with the least mean wait: for the traffic of the running gate, or for a what-if (--dist, --sizes)
+    /// Find the size limits with the shortest mean wait
+    ///
+    /// Without other options than --apply, it uses the mail that the running gate has scanned recently. With any of the
+    /// others, for example --dist or --sizes, it simulates a case of your own.
     Tune(TuneArgs),
 }
 
@@ -34,29 +37,32 @@ impl Feeds {
 /// What comes in and how long it takes to scan. The defaults are the paper's example.
 #[derive(clap::Args)]
 pub(crate) struct MailArgs {
-    /// A distribution of message sizes (dual-gaussian unless --sizes is given)
+    /// The distribution of message sizes (dual-gaussian unless --sizes is given)
     #[arg(long, value_enum, conflicts_with = "sizes")]
     dist: Option<Dist>,
-    /// A file of message sizes in bytes, one a line or separated by blanks
+    /// A file with message sizes in bytes, separated by spaces or line breaks
     #[arg(long, value_name = "FILE")]
     sizes: Option<PathBuf>,
-    /// Messages that arrive in a second, on average
+    /// How many messages arrive per second, on average
     #[arg(long, default_value = "1.5", value_parser = positive)]
     lambda: f64,
-    /// Seconds that each scan takes whatever the size
+    /// Seconds that every scan takes, whatever the size of the message
     #[arg(long, default_value = "0.1", value_parser = not_negative)]
     t0: f64,
     /// Seconds that each byte adds to a scan
     #[arg(long, default_value = "0.0002", value_parser = not_negative)]
     ts: f64,
-    /// Processors: fewer than feeds make every scan longer [default: one a feed]
+    /// How many processors there are; if there are fewer than feeds, every scan takes longer [default: one for each
+    /// feed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     cpus: Option<u32>,
-    /// Whether the last feed also takes smaller mail: an added server, not comparable with the paper [default: by the paper
-    /// where its strategies or its last limit are asked for, else as the gate does]
+    /// Whether the last feed also takes smaller mail. In the paper it does not; as this adds a server, the results
+    /// cannot be compared with the paper's [default: as in the paper if its strategies or its last limit are asked for,
+    /// otherwise as the gate does it]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub(crate) last_feed_helps: Option<bool>,
-    /// Shortest first: a message that waited so long goes before all smaller ones ("none": never) [default: 60s]
+    /// With the strategy shortest: a message that has waited for this long goes before all smaller ones; "none" for
+    /// never [default: 60s, and the configuration's for `weir sim feeds`]
     #[arg(long, value_name = "TIME", value_parser = age_bound)]
     pub(crate) age_bound: Option<Duration>,
 }
@@ -66,18 +72,18 @@ pub(crate) struct MailArgs {
 enum Dist {
     /// The paper's example: 90 % around 2 kB, 10 % around 50 kB
     DualGaussian,
-    /// A stand-in for measured mail: log-normal body, Pareto tail up to 2 MB
+    /// A stand-in for measured mail: a log-normal body and a Pareto tail up to 2 MB
     HeavyTailed,
 }
 
 /// A strategy on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum StrategyArg {
-    /// By size alone (the paper's first)
+    /// By size alone (the first one of the paper)
     Size,
-    /// By size and load (the paper's second)
+    /// By size and load (the second one of the paper)
     SizeLoad,
-    /// Shortest first within limits (ours)
+    /// Shortest first, within the limits (our own)
     Shortest,
     /// All three
     All,
@@ -122,25 +128,25 @@ impl StrategyArg {
 pub(crate) struct TuneArgs {
     #[command(flatten)]
     mail: MailArgs,
-    /// Take the limits found (of the running gate)
+    /// Let the running gate use the limits that were found
     #[arg(long, conflicts_with_all = ["dist", "sizes"])]
     apply: bool,
     #[command(flatten)]
     place: FolderArgs,
-    /// How many feeds
+    /// How many feeds there are
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(2..=32))]
     feeds: u16,
-    /// The largest limit: larger messages go to the last feed and do not count
+    /// The largest limit; larger messages go to the last feed and are not counted
     #[arg(long, default_value = "250000", value_name = "SIZE")]
     last_limit: Size,
-    /// Search for the largest limit too, and count the last feed; at most half of the feeds then have a limit, unless
-    /// --last-feed-helps=false
+    /// Also search for the largest limit, and count the mail of the last feed; at most half of the feeds then have a
+    /// limit, unless --last-feed-helps=false is given
     #[arg(long)]
     free_last_limit: bool,
-    /// The strategy to tune
+    /// The strategy to find limits for
     #[arg(long, value_enum, default_value = "all")]
     strategy: StrategyArg,
-    /// How much a second of waiting counts, by size: "10kB:5" lets messages up to 10 kB count five times
+    /// How much a second of waiting counts, by size: "10kB:5" makes messages up to 10 kB count five times
     #[arg(long, value_delimiter = ',', value_name = "SIZE:WEIGHT,…", value_parser = weight)]
     weights: Vec<(u64, f64)>,
     /// The seed of the search
@@ -149,7 +155,7 @@ pub(crate) struct TuneArgs {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Draw the waits and the sizes
+    /// Draw the waiting times and the sizes as an SVG picture
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }

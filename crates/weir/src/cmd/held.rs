@@ -13,15 +13,15 @@ use weir_mail::operations::HeldSelection;
 pub(crate) enum HeldVerb {
     /// List held mail, grouped by message
     List(HeldListArgs),
-    /// Show one held message: why, since when, when it goes, what can be done
+    /// Show one held message: why it is held, since when, when it will be sent, and what you can do
     Show(ShowArgs),
     /// Send held mail now
     Release(ReleaseArgs),
-    /// Drop held mail; its senders are not told
+    /// Delete held mail; the senders are not told
     Delete(DeleteArgs),
-    /// Hand the attachments of held mail to the lab, each content once
+    /// Submit the attachments of held mail to the lab, identical ones only once
     Analyse(AnalyseArgs),
-    /// What the throttle would have held, seen in learn-only mode
+    /// Show what the throttle would have held, as recorded in learn-only mode
     Learned(LearnedArgs),
 }
 
@@ -40,7 +40,7 @@ impl HeldVerb {
 
 #[derive(clap::Args)]
 pub(crate) struct HeldListArgs {
-    /// Only mail of this user
+    /// Only mail from this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     user: String,
     /// Only mail to this recipient
@@ -60,7 +60,7 @@ impl HeldListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ShowArgs {
-    /// The message, by the id that `weir held list` shows
+    /// The id of the message, as shown by `weir held list`
     message: String,
     #[command(flatten)]
     asking: Asking,
@@ -76,16 +76,16 @@ impl ShowArgs {
 /// Which held mail; everything given must fit.
 #[derive(clap::Args)]
 struct HeldSelectionArgs {
-    /// Messages, by the ids that `weir held list` shows
+    /// The ids of messages, as shown by `weir held list`; with --user or --to, only those that also match
     #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
-    /// Mail of this user
+    /// Mail from this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     user: String,
     /// Mail to this recipient
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     to: String,
-    /// All held mail of everybody
+    /// All held mail of all users
     #[arg(long, conflicts_with_all = ["messages", "user", "to"])]
     all: bool,
 }
@@ -105,7 +105,7 @@ impl HeldSelectionArgs {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     which: HeldSelectionArgs,
-    /// Also trust the recipients: mail of the same user to them never waits again
+    /// Also trust the recipients: mail from the same user to them will never wait again
     #[arg(long)]
     trust: bool,
     #[command(flatten)]
@@ -128,7 +128,7 @@ impl ReleaseArgs {
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
     which: HeldSelectionArgs,
-    /// Do not ask before deleting more than single messages
+    /// Do not ask before deleting messages that were not named by their ids
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -182,7 +182,7 @@ impl AnalyseArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct LearnedArgs {
-    /// How many days back
+    /// How many days to look back
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(i64).range(1..=36_500))]
     days: i64,
     #[command(flatten)]

@@ -16,11 +16,11 @@ use weir_settings::units::Span;
 pub(crate) enum Quarantine {
     /// List quarantined mail, newest first
     List(QuarantineListArgs),
-    /// Show one quarantined message: why, what each scanner said, what can be done
+    /// Show one quarantined message: why it is kept, what each scanner said, and what you can do
     Show(ShowArgs),
-    /// Send quarantined mail on as it is
+    /// Deliver quarantined mail unchanged
     Release(ReleaseArgs),
-    /// Drop quarantined mail; nobody is told
+    /// Delete quarantined mail; nobody is told
     Delete(DeleteArgs),
 }
 
@@ -47,10 +47,11 @@ struct QuarantineFilterArgs {
     /// Only mail from this envelope sender
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     from: String,
-    /// Only mail that has been there for so long, such as 7d
+    /// Only mail that has been there for at least this long, such as 7d
     #[arg(long, value_name = "TIME")]
     older_than: Option<Span>,
-    /// Only mail like this message: the same quarantine, subject and reason, but for numbers
+    /// Only mail like this message: with the same quarantine, subject and reason, apart from numbers, file names and
+    /// "Re:"
     #[arg(long, value_name = "MESSAGE", default_value = "")]
     like: String,
 }
@@ -102,7 +103,7 @@ impl QuarantineListArgs {
 
 fn print_list(out: &mut dyn Write, answer: &QuarantineList) -> anyhow::Result<()> {
     if answer.entries.is_empty() {
-        writeln!(out, "Nothing of that kind is in quarantine.")?;
+        writeln!(out, "There is no such mail in quarantine.")?;
         return Ok(());
     }
     let mut table = Table::new(&["QUEUE", "MESSAGE", "FROM", "TO", "SINCE (UTC)", ">SIZE", "WHY"]);
@@ -126,11 +127,14 @@ fn print_list(out: &mut dyn Write, answer: &QuarantineList) -> anyhow::Result<()
         let (messages, size) = (count(total.messages, "message"), bytes(total.bytes));
         format!("{} {messages} ({size})", total.queue)
     });
-    writeln!(out, "\nIn all: {}.", totals.collect::<Vec<_>>().join(", "))?;
+    writeln!(out, "\nTotal: {}.", totals.collect::<Vec<_>>().join(", "))?;
     if answer.more {
-        writeln!(out, "There are more than fit here: use --queue, --to, --from or --older-than.")?;
+        writeln!(
+            out,
+            "There are more than are shown here; select some of them with --queue, --to, --from or --older-than."
+        )?;
     }
-    writeln!(out, "`weir quarantine show MESSAGE` says why; `release` sends, `delete` drops.")?;
+    writeln!(out, "`weir quarantine show MESSAGE` says why one is kept; `release` delivers it, `delete` deletes it.")?;
     Ok(())
 }
 
@@ -143,7 +147,7 @@ fn sender(entry: &QuarantineEntry) -> String {
 
 #[derive(clap::Args)]
 pub(crate) struct ShowArgs {
-    /// The message, by the id that `weir quarantine list` shows
+    /// The id of the message, as shown by `weir quarantine list`
     message: String,
     #[command(flatten)]
     asking: Asking,
@@ -168,7 +172,7 @@ fn print_page(out: &mut dyn Write, page: &QuarantinePage) -> anyhow::Result<()> 
         "" => String::new(),
         user => format!(", user {user}"),
     };
-    writeln!(out, "  {:<11} {}, handed in by {}{user}", "from", shown(&sender(entry)), shown(&entry.source))?;
+    writeln!(out, "  {:<11} {}, received from {}{user}", "from", shown(&sender(entry)), shown(&entry.source))?;
     writeln!(out, "  {:<11} {}", "to", shown_long(&entry.recipients.join(", ")))?;
     // The verdict was stored together with the mail, perhaps by an older version.
     for finding in page.verdict["findings"].as_array().into_iter().flatten() {
@@ -200,7 +204,7 @@ fn shown_long(text: &str) -> String {
 /// Which mail is decided on.
 #[derive(clap::Args)]
 struct QuarantineSelectionArgs {
-    /// Messages, by the ids that `weir quarantine list` shows
+    /// The ids of messages, as shown by `weir quarantine list`; with other options, only those that also match
     #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
     #[command(flatten)]
@@ -208,7 +212,7 @@ struct QuarantineSelectionArgs {
     /// All quarantined mail
     #[arg(long, conflicts_with_all = ["messages", "queue", "to", "from", "older_than", "like"])]
     all: bool,
-    /// Do not ask before deciding on more than single messages
+    /// Do not ask before releasing or deleting messages that were not named by their ids
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -237,7 +241,7 @@ impl QuarantineSelectionArgs {
         let selection = self.filter.selection(&self.messages, self.all);
         let bulk = self.messages.is_empty() && selection != QuarantineSelection::default();
         if bulk && !self.yes && !self.confirmed(&control, decision)? {
-            writeln!(out, "Nothing was decided.")?;
+            writeln!(out, "Nothing was changed.")?;
             return Ok(());
         }
         let done = control.ask(
@@ -250,11 +254,13 @@ impl QuarantineSelectionArgs {
         let (messages, recipients) = (count(done.messages.len(), "message"), count(done.recipients, "recipient"));
         match (decision, control.is_running()) {
             (ReleaseOrDelete::Release, _) if !to.is_empty() => {
-                writeln!(out, "{messages} for {recipients} go to {to} instead, as they are.")?;
+                writeln!(out, "Released to {to} instead, unchanged: {messages} for {recipients}.")?;
             }
-            (ReleaseOrDelete::Release, true) => writeln!(out, "{messages} for {recipients} go now, as they are.")?,
-            (ReleaseOrDelete::Release, false) => writeln!(out, "{messages} for {recipients} go when Weir runs.")?,
-            (ReleaseOrDelete::Delete, _) => writeln!(out, "{messages} for {recipients} are deleted.")?,
+            (ReleaseOrDelete::Release, true) => writeln!(out, "Released unchanged: {messages} for {recipients}.")?,
+            (ReleaseOrDelete::Release, false) => {
+                writeln!(out, "Released, and delivered when Weir runs: {messages} for {recipients}.")?;
+            }
+            (ReleaseOrDelete::Delete, _) => writeln!(out, "Deleted: {messages} for {recipients}.")?,
         }
         Ok(())
     }
@@ -266,7 +272,7 @@ impl QuarantineSelectionArgs {
             return Ok(true);
         }
         let more = if found.more { "at least " } else { "" };
-        let what = if decision == ReleaseOrDelete::Release { "Send" } else { "Delete" };
+        let what = if decision == ReleaseOrDelete::Release { "Release" } else { "Delete" };
         prompt::confirmed(&format!("{what} {more}{} from quarantine?", count(found.entries.len(), "message")))
     }
 }
@@ -275,10 +281,10 @@ impl QuarantineSelectionArgs {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     which: QuarantineSelectionArgs,
-    /// Why; infected mail is not released without it, and goes a message at a time
+    /// The reason; infected mail is released only with a reason, and one message at a time
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Send it to this address instead of those that it was for
+    /// Send the mail to this address instead of its recipients
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     send_to: String,
 }

@@ -10,11 +10,11 @@ use weir_mail::operations::{QueueDone, QueueList, QueueSelection};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum QueueVerb {
-    /// List what waits for delivery
+    /// List mail that waits for delivery
     List(QueueListArgs),
-    /// Try mail again now
+    /// Try to deliver mail again now
     Retry(RetryArgs),
-    /// Drop mail that waits; its senders are not told
+    /// Delete mail that waits for delivery; the senders are not told
     Delete(DeleteArgs),
 }
 
@@ -30,7 +30,7 @@ impl QueueVerb {
 
 #[derive(clap::Args)]
 pub(crate) struct QueueListArgs {
-    /// Only mail of this user
+    /// Only mail from this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     user: String,
     /// Only mail to this domain
@@ -81,7 +81,7 @@ fn print_list(out: &mut dyn Write, answer: &QueueList) -> anyhow::Result<()> {
     let verb = if total == 1 { "waits" } else { "wait" };
     writeln!(out, "\n{} {verb} for delivery.", count(total, "message"))?;
     if total > shown {
-        writeln!(out, "The oldest {shown} are shown: use --user or --domain.")?;
+        writeln!(out, "The oldest {shown} are shown; select others with --user or --domain.")?;
     }
     Ok(())
 }
@@ -89,10 +89,10 @@ fn print_list(out: &mut dyn Write, answer: &QueueList) -> anyhow::Result<()> {
 /// Which outgoing mail; everything given must fit.
 #[derive(clap::Args)]
 struct QueueSelectionArgs {
-    /// Messages, by the ids that `weir queue list` shows
+    /// The ids of messages, as shown by `weir queue list`; with --user or --domain, only those that also match
     #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
-    /// Mail of this user
+    /// Mail from this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     user: String,
     /// Mail to this domain
@@ -140,7 +140,7 @@ impl RetryArgs {
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
     which: QueueSelectionArgs,
-    /// Do not ask before deleting more than single messages
+    /// Do not ask before deleting messages that were not named by their ids
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]

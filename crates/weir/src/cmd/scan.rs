@@ -20,10 +20,10 @@ use weir_scan::verdict::Verdict;
 pub(crate) struct Args {
     #[command(subcommand)]
     more: Option<More>,
-    /// Messages as they came (.eml); any other file is looked at as if it were attached to one
+    /// Messages as they were received (.eml); any other file is scanned as if it were attached to a message
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Take files for messages or for attachments, whatever they look like
+    /// Treat all files as messages, or all as attachments, whatever they look like
     #[arg(long = "as", value_enum, value_name = "WHAT", default_value = "auto")]
     kind: InputKind,
     #[command(flatten)]
@@ -35,14 +35,14 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum More {
-    /// What people have blocked in mail, beside what the scanners know
+    /// List, add or remove rules that people have made to block files in mail
     #[command(subcommand)]
     Rules(rules::Rules),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum InputKind {
-    /// By its name and first line
+    /// Decide by the file's name and first line
     Auto,
     /// A message
     Message,
@@ -145,7 +145,7 @@ fn print_json(out: &mut dyn Write, verdicts: &[(&PathBuf, Verdict)]) -> anyhow::
 
 #[derive(clap::Args)]
 pub(crate) struct WorkerArgs {
-    /// The address space that it may use, in bytes
+    /// How much address space it may use, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = weir_scan::worker::pool::MEMORY)]
     memory: u64,
 }

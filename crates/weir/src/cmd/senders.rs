@@ -14,13 +14,13 @@ pub(crate) enum Senders {
         #[command(flatten)]
         asking: Asking,
     },
-    /// What spam filters say of this sender no longer counts, if SPF, DKIM or DMARC confirms it; malware never passes
+    /// Exempt a sender from spam filters, but not from malware scanners, if SPF, DKIM or DMARC confirms the sender
     Allow(SenderArgs),
-    /// Take no mail from this sender
+    /// Accept no mail from a sender
     Block(SenderArgs),
-    /// Neither allow nor block this sender any more
+    /// Remove a sender from the list, so that it is neither allowed nor blocked
     Remove {
-        /// As the list shows it
+        /// The address or domain, as shown by `weir senders list`
         who: String,
         #[command(flatten)]
         asking: Asking,
@@ -29,9 +29,9 @@ pub(crate) enum Senders {
 
 #[derive(clap::Args)]
 pub(crate) struct SenderArgs {
-    /// An address, or a domain, which is also everything below it
+    /// An address, or a domain, which includes all domains below it
     who: String,
-    /// Why
+    /// The reason, shown by `weir senders list`
     #[arg(long, value_name = "TEXT", default_value = "")]
     about: String,
     #[command(flatten)]
@@ -63,7 +63,7 @@ impl SenderArgs {
         let done = self.asking.reach()?.ask(&senders::SET, &new)?;
         self.asking.answer(out, &done, |out, done: &SenderView| {
             match rule {
-                SenderVerdict::Allow => writeln!(out, "{} is allowed where SPF, DKIM or DMARC confirms it.", done.who)?,
+                SenderVerdict::Allow => writeln!(out, "{} is allowed if SPF, DKIM or DMARC confirms it.", done.who)?,
                 SenderVerdict::Block => writeln!(out, "{} is blocked.", done.who)?,
             }
             Ok(())

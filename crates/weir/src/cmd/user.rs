@@ -14,23 +14,25 @@ use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile, UserPa
 
 #[derive(clap::Subcommand)]
 pub(crate) enum User {
-    /// Make a user
+    /// Add a user
     Add(UserAddArgs),
     /// Give a user a new password
     Passwd(PasswdArgs),
-    /// Change addresses, contact, profile, throttle parameters or trusted recipients
+    /// Change a user's addresses, contact, profile, mailboxes, throttle parameters or trusted recipients
     Set(SetArgs),
-    /// Lock an account: logins fail with the reason, open sessions end
+    /// Lock an account: logins fail and show the reason, and open sessions are closed
     Lock(LockArgs),
-    /// Answer to a stolen account: lock it, give it a new password, delete what is held of it
+    /// Secure a stolen account: lock it, give it a new password, and delete its mail that is held or waits for delivery
     Secure(SecureArgs),
-    /// End a lock, and the throttle's stop with it; what waits drains again
+    /// Unlock an account, and end a stop by the throttle; mail that waits is then sent one by one
     Unlock(NameArgs),
-    /// Remove a user of whom nothing is held; whom they wrote to is forgotten, and the throttle's figures are after eight days
+    /// Remove a user who has no held mail
+    ///
+    /// Weir forgets whom the user has written to at once, and the figures of the throttle after eight days.
     Remove(RemoveArgs),
     /// List all users
     List(UserListArgs),
-    /// Show one user with the state of the throttle
+    /// Show one user with the state of the throttle, failed logins and past stops
     Show(NameArgs),
 }
 
@@ -60,11 +62,11 @@ pub(crate) struct NameArgs {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ProfileName {
-    /// A person: the parameters of [throttle]
+    /// A person, with the parameters of [throttle]
     Person,
-    /// Somebody who writes to many people at once: [throttle.list]
+    /// Somebody who writes to many people at once, with the parameters of [throttle.list]
     List,
-    /// A program: [throttle.application]
+    /// A program, with the parameters of [throttle.application]
     Application,
     /// Never throttled
     Exempt,
@@ -83,25 +85,25 @@ impl From<ProfileName> for Profile {
 
 #[derive(clap::Args)]
 pub(crate) struct UserAddArgs {
-    /// The login; where client addresses are throttled, one of them, such as 192.0.2.7 or 2001:db8::/64
+    /// The login; if users are known by their client address, that address, such as 192.0.2.7 or 2001:db8::/64
     name: String,
-    /// An address the user may send as, or @example.org for a whole domain; may be repeated [default: the login, if it
-    /// is an address]
+    /// An address that the user may send from, or @example.org for a whole domain; may be given several times [default:
+    /// the login, if it is an address]
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<String>,
-    /// Where notices go: an address outside this mail system
+    /// The address for notices; it should be outside this mail system
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     contact: String,
-    /// What kind of sender it is
+    /// What kind of sender this is
     #[arg(long, value_enum, default_value = "person")]
     profile: ProfileName,
-    /// A mailbox of the user besides the one that the login names, so that they see its spam; may be repeated. To send as an address is not
-    /// to read its mail
+    /// A mailbox whose quarantined spam the user may see, besides that of the login; may be given several times. Being
+    /// allowed to send from an address does not include this
     #[arg(long, value_name = "ADDRESS")]
     reads: Vec<String>,
     #[command(flatten)]
     password: PasswordSource,
-    /// No password here: the user logs in through Dovecot, or not at all
+    /// Set no password here: the user logs in through Dovecot, or not at all
     #[arg(long, conflicts_with_all = ["password_stdin", "generate"])]
     no_password: bool,
     #[command(flatten)]
@@ -158,23 +160,23 @@ impl PasswdArgs {
 pub(crate) struct SetArgs {
     /// The login
     name: String,
-    /// An address the user may send as; may be repeated, and replaces all addresses of before
+    /// An address that the user may send from; may be given several times. The old addresses are replaced
     #[arg(long = "address", value_name = "ADDRESS")]
     addresses: Vec<String>,
-    /// Where notices go; "" for nowhere
+    /// The address for notices; "" for none
     #[arg(long, value_name = "ADDRESS")]
     contact: Option<String>,
-    /// What kind of sender it is
+    /// What kind of sender this is
     #[arg(long, value_enum)]
     profile: Option<ProfileName>,
-    /// A recipient whose mail never waits from now on; may be repeated
+    /// A recipient to trust: mail from this user to them never waits; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     trust: Vec<String>,
-    /// A recipient to trust no longer; may be repeated
+    /// A recipient to trust no longer; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     distrust: Vec<String>,
-    /// A mailbox that the user reads besides their own, so that they see its spam; may be repeated, and replaces those of before; ""
-    /// for none
+    /// A mailbox whose quarantined spam the user may see, besides that of the login; may be given several times. The
+    /// old ones are replaced; "" for none
     #[arg(long, value_name = "ADDRESS")]
     reads: Option<Vec<String>>,
     #[command(flatten)]
@@ -185,9 +187,9 @@ pub(crate) struct SetArgs {
 
 /// Throttle parameters of one user.
 #[derive(clap::Args)]
-#[command(next_help_heading = "The user's own throttle, in place of the profile's")]
+#[command(next_help_heading = "Throttle parameters for this user alone, instead of those of the profile")]
 struct ThrottleArgs {
-    /// Forget all throttle parameters of the user's own first
+    /// First drop all throttle parameters that were set for this user alone
     #[arg(long)]
     reset_throttle: bool,
     #[command(flatten)]
@@ -229,7 +231,7 @@ impl SetArgs {
 pub(crate) struct LockArgs {
     /// The login
     name: String,
-    /// Why; the user reads it when logging in fails
+    /// The reason, which the user is shown when a login fails
     #[arg(long, value_name = "TEXT", default_value = "locked by the administrator")]
     reason: String,
     #[command(flatten)]
@@ -250,7 +252,7 @@ pub(crate) struct SecureArgs {
     name: String,
     #[command(flatten)]
     password: PasswordSource,
-    /// Do not ask before what is held is deleted
+    /// Delete the mail without asking
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -308,7 +310,7 @@ impl SecureArgs {
 pub(crate) struct RemoveArgs {
     /// The login
     name: String,
-    /// Do not ask
+    /// Remove the user without asking
     #[arg(long, short)]
     yes: bool,
     #[command(flatten)]
@@ -325,7 +327,7 @@ impl RemoveArgs {
             return Ok(());
         }
         let done = control.ask_of(&users::REMOVE, &self.name, &())?;
-        self.asking.answer(out, &done, |out, done| Ok(writeln!(out, "The user {} is removed.", done.name)?))
+        self.asking.answer(out, &done, |out, done| Ok(writeln!(out, "The user {} was removed.", done.name)?))
     }
 }
 
@@ -354,7 +356,7 @@ struct Shown {
 
 #[derive(clap::Args)]
 pub(crate) struct UserListArgs {
-    /// Only users who are locked or stopped, or whose mail waits
+    /// Only users who are locked or stopped, or who have held mail
     #[arg(long)]
     busy: bool,
     #[command(flatten)]

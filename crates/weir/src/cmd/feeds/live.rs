@@ -30,7 +30,7 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
     let bears = status.lambda_max_per_s.map_or("unknown".to_owned(), |rate| format!("{rate:.3}"));
     writeln!(
         out,
-        "Waiting for the scan: {} (the oldest for {}), {} of them tried again later; {} under way; strategy {}.",
+        "Waiting for the scan: {} (the oldest for {}), {} of them to be tried again; being scanned: {}; strategy {}.",
         count(status.unscanned(), "message"),
         seconds(status.oldest_s),
         status.retrying,
@@ -54,7 +54,8 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
     if status.open {
         writeln!(
             out,
-            "Every worker takes every size for now: with the limits mail would wait as long as without them, or longer.\n"
+            "For now every worker takes every size: with the limits, mail would wait as long as without them, or \
+             longer.\n"
         )?;
     } else if let Some(saved) = status.saved {
         let what = match status.kept_feeds {
@@ -67,7 +68,7 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
             ),
             None => "The limits save".to_owned(),
         };
-        writeln!(out, "{what} {:.0} % of the time that one line would have held mail up lately.\n", 100.0 * saved)?;
+        writeln!(out, "{what} {:.0} % of the time that mail would have waited in one line recently.\n", 100.0 * saved)?;
     }
     for (name, rows) in [("FEED", &status.feeds), ("SIZE CLASS", &status.classes)] {
         print_times(out, name, rows)?;
@@ -213,7 +214,7 @@ pub(super) fn tune(out: &mut dyn Write, place: &FolderArgs, apply: bool, as_json
     writeln!(out, "one line without limits: predicted mean wait {}\n", seconds(tuned.line_wait_s))?;
     match (tuned.applied, tuned.better) {
         (true, _) => writeln!(out, "The limits found are in force, also after a restart.")?,
-        (_, true) => writeln!(out, "Nothing was changed: `weir feeds tune --apply` takes the limits found.")?,
+        (_, true) => writeln!(out, "Nothing was changed: `weir feeds tune --apply` uses the limits found.")?,
         (_, false) => writeln!(out, "Nothing was changed: today's limits are about as good.")?,
     }
     Ok(())

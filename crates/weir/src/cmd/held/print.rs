@@ -33,9 +33,12 @@ pub(super) fn list(out: &mut dyn Write, answer: &HeldList) -> anyhow::Result<()>
     let (recipients, messages) = (count(answer.recipients, "recipient"), count(answer.messages.len(), "message"));
     writeln!(out, "\n{recipients} of {messages} {verb}.")?;
     if answer.more {
-        writeln!(out, "There are more than fit here: use --user or --to.")?;
+        writeln!(out, "There are more than are shown here; select some of them with --user or --to.")?;
     }
-    writeln!(out, "`weir held show MESSAGE` says why; `weir held release` sends, `weir held delete` drops.")?;
+    writeln!(
+        out,
+        "`weir held show MESSAGE` says why one waits; `weir held release` sends it, `weir held delete` deletes it."
+    )?;
     Ok(())
 }
 
@@ -59,7 +62,7 @@ pub(super) fn page(out: &mut dyn Write, page: &HeldPage) -> anyhow::Result<()> {
     let size = match page.size_bytes {
         Some(size) => bytes(size),
         None if held.file_missing => "unknown, its file is missing".to_owned(),
-        None => "kept by another relay".to_owned(),
+        None => "unknown, another relay keeps the file".to_owned(),
     };
     let rows = [
         ("user", held.user.clone()),
@@ -91,7 +94,7 @@ pub(super) fn page(out: &mut dyn Write, page: &HeldPage) -> anyhow::Result<()> {
         writeln!(out, "  {choice}")?;
     }
     if !page.header.is_empty() {
-        writeln!(out, "\nIts header begins")?;
+        writeln!(out, "\nIts header begins with")?;
         for line in page.header.iter().take(RECIPIENTS_SHOWN) {
             writeln!(out, "  | {line}")?;
         }
@@ -103,7 +106,7 @@ fn attachments(out: &mut dyn Write, page: &HeldPage) -> anyhow::Result<()> {
     if page.attachments.is_empty() && page.attachments_unseen.is_none() {
         return Ok(());
     }
-    writeln!(out, "\nIt brings along")?;
+    writeln!(out, "\nIts attachments")?;
     for one in &page.attachments {
         let name = if one.name.is_empty() { "unnamed".to_owned() } else { shown(&one.name) };
         writeln!(out, "  {name:<40} {}, {}", shown(&one.media_type), bytes(one.size_bytes))?;
@@ -144,12 +147,12 @@ fn aftermath(out: &mut dyn Write, done: &HeldDone) -> anyhow::Result<()> {
         let named = some(&done.locked);
         writeln!(
             out,
-            "{named} had been stopped and is locked now, until there is a new password (weir user passwd) or somebody \
-             unlocks the account (weir user unlock)."
+            "Locked, because the throttle had stopped it: {named}. A new password (weir user passwd) or weir user \
+             unlock ends the lock."
         )?;
     }
     for relay in &done.relays_down {
-        writeln!(out, "The relay {relay} is down; it carries out its part when it is back.")?;
+        writeln!(out, "The relay {relay} is down; it will do its part when it is back.")?;
     }
     Ok(())
 }
@@ -163,7 +166,7 @@ pub(super) fn analysed(out: &mut dyn Write, done: &Analysed) -> anyhow::Result<(
     let samples: Vec<String> = done.samples.iter().map(ToString::to_string).collect();
     writeln!(
         out,
-        "{} with {}: {} new for the lab, {} known to it.",
+        "{} with {}: {} submitted to the lab, {} already known there.",
         count(done.messages, "held message"),
         count(done.attachments, "attachment"),
         done.submitted,
@@ -177,7 +180,7 @@ pub(super) fn analysed(out: &mut dyn Write, done: &Analysed) -> anyhow::Result<(
     }
     let left = done.messages_left;
     if left > 0 {
-        writeln!(out, "There was no time left for {}: run the command again.", count(left, "more message"))?;
+        writeln!(out, "There was not enough time for {}: run the command again.", count(left, "more message"))?;
     }
     Ok(())
 }

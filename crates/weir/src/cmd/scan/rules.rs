@@ -14,11 +14,11 @@ const RULE_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Rules {
-    /// List the rules that people made
+    /// List the rules that people have made
     List(RuleListArgs),
-    /// Block a file in mail, what a sample of the lab is, or what a rule of YARA finds
+    /// Block a file in mail: by its hash, as a sample of the lab, or by a YARA rule
     Add(RuleAddArgs),
-    /// Remove a rule: it stops nothing from then on
+    /// Remove a rule, so that it no longer blocks anything
     Remove(RemoveArgs),
 }
 
@@ -49,14 +49,14 @@ fn print_list(out: &mut dyn Write, rules: &[RuleView]) -> anyhow::Result<()> {
     if rules.is_empty() {
         writeln!(
             out,
-            "Nobody has made a rule. `weir scan rules add` makes one, or the page of a sample in the console."
+            "Nobody has made a rule. To make one, use `weir scan rules add`, or the page of a sample in the console."
         )?;
         return Ok(());
     }
     let mut table = Table::new(&[">RULE", "STOPS", "AS", "SAMPLE", "BY", "SINCE (UTC)", "WHY"]);
     for rule in rules {
         let yara = rule.is_yara();
-        let stops = if yara { "a rule of YARA".to_owned() } else { rule.content.clone() };
+        let stops = if yara { "a YARA rule".to_owned() } else { rule.content.clone() };
         let sample = rule.sample.map_or_else(|| "-".to_owned(), |sample| sample.to_string());
         table.row([
             rule.rule.to_string(),
@@ -76,13 +76,13 @@ fn print_list(out: &mut dyn Write, rules: &[RuleView]) -> anyhow::Result<()> {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false, id = "what")]
 struct What {
-    /// The SHA-256 of a file that does not pass, as 64 hexadecimal digits
+    /// Block the file with this SHA-256 (64 hexadecimal digits)
     #[arg(long, value_name = "HASH")]
     sha256: Option<String>,
-    /// A sample of the lab, by number or by the beginning of its hash: its content does not pass
+    /// Block the content of this sample of the lab, given by its number or the beginning of its SHA-256
     #[arg(long, value_name = "SAMPLE")]
     sample: Option<String>,
-    /// A file with a rule of YARA
+    /// Block whatever the YARA rule in this file matches
     #[arg(long, value_name = "FILE")]
     yara: Option<PathBuf>,
 }
@@ -91,10 +91,11 @@ struct What {
 pub(crate) struct RuleAddArgs {
     #[command(flatten)]
     what: What,
-    /// Why; whoever finds the rule reads it
+    /// The reason, for whoever comes across the rule
     #[arg(long, value_name = "WORDS", default_value = "")]
     about: String,
-    /// Take the file for malware, which only administrators release; else it is forbidden like an attachment
+    /// Treat the file as malware, which only administrators can release; otherwise it is treated as a forbidden
+    /// attachment
     #[arg(long)]
     infected: bool,
     #[command(flatten)]
@@ -135,7 +136,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
 
 #[derive(clap::Args)]
 pub(crate) struct RemoveArgs {
-    /// Its number, as `weir scan rules list` shows it
+    /// The number of the rule, as shown by `weir scan rules list`
     rule: u64,
     #[command(flatten)]
     asking: Asking,
@@ -147,7 +148,7 @@ impl RemoveArgs {
         if self.asking.json {
             return print_answer(out, &left);
         }
-        writeln!(out, "Rule {} is removed and no longer in force.", self.rule)?;
+        writeln!(out, "Rule {} was removed and is no longer in force.", self.rule)?;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn added(out: &mut dyn Write, page: &UserPage, password: Option<&Pass
         password.print(out)?;
     }
     if user.contact.is_empty() {
-        writeln!(out, "There is no contact address: notices about held mail go to the administrator alone.")?;
+        writeln!(out, "There is no contact address: only the administrator gets notices about held mail.")?;
     }
     Ok(())
 }
@@ -30,7 +30,7 @@ pub(super) fn locked(out: &mut dyn Write, done: &LockDone, reason: &str) -> anyh
         sessions => format!("{} ended", count(sessions, "session")),
     };
     writeln!(out, "{name} is locked ({reason}); {ended}.")?;
-    writeln!(out, "Mail of {name} that waits is not sent: see `weir held list --user {name}`.")?;
+    writeln!(out, "Held mail of {name} is not sent: see `weir held list --user {name}`.")?;
     Ok(())
 }
 
@@ -44,7 +44,7 @@ pub(super) fn unlocked(out: &mut dyn Write, done: &UnlockDone) -> anyhow::Result
     }
     match done.held {
         0 => {}
-        held => writeln!(out, "{} still wait and go one by one.", count(held, "recipient"))?,
+        held => writeln!(out, "Still waiting, and sent one by one: mail to {}.", count(held, "recipient"))?,
     }
     Ok(())
 }
@@ -54,7 +54,7 @@ pub(super) fn list(out: &mut dyn Write, users: &[UserView], busy: bool) -> anyho
         let nobody = if busy {
             "Nobody is locked or stopped, and nothing waits."
         } else {
-            "There are no users. `weir user add` makes one."
+            "There are no users. `weir user add` adds one."
         };
         writeln!(out, "{nobody}")?;
         return Ok(());
@@ -97,7 +97,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
         ("parameters", parameters(&page.throttle.params.0)),
         ("of which own", or_none(own(page))),
         ("trusted", or_none(trusted(page))),
-        ("written to", format!("{} outside the site", count(page.correspondents as usize, "person"))),
+        ("written to", format!("{} outside the site", count(page.correspondents as usize, "correspondent"))),
     ];
     for (name, value) in rows.iter().filter(|(name, value)| !name.is_empty() || !value.is_empty()) {
         writeln!(out, "  {name:<13} {value}")?;
