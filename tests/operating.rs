@@ -131,7 +131,7 @@ fn servers_are_drained_and_networks_blocked_with_a_line_in_the_audit() {
     let status = site.json(&["web", "status"]);
     let server = status["backends"][0]["servers"][0]["address"].as_str().expect("a server").to_owned();
     let said = site.weir(&["web", "drain", &server]).ok();
-    assert!(said.contains("still gets requests: builtin has no other server"), "{said}");
+    assert!(said.contains("still gets requests, because builtin has no other server"), "{said}");
     assert_eq!(status_of_page(&up), "200");
     assert_eq!(site.json(&["web", "status"])["backends"][0]["servers"][0]["draining"], true);
     site.weir(&["web", "drain", "192.0.2.1:80"]).refused(&["no backend has the server"]);

@@ -16,13 +16,13 @@ use weir_foundation::console_accounts::{AccountView, NewAccount, Role};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Console {
-    /// Make an account
+    /// Add an account
     Add(AccountAddArgs),
-    /// Give an account a new password; whoever is logged in with the old one is not any more
+    /// Give an account a new password, and end all sessions that were begun with the old one
     Passwd(PasswdArgs),
     /// Remove an account
     Remove(NameArgs),
-    /// Take the second factor of somebody who has lost it away: their password is enough again
+    /// Remove the second factor of somebody who has lost it, so that the password is enough to log in
     CodesOff(NameArgs),
     /// List all accounts
     List(AccountListArgs),
@@ -30,7 +30,7 @@ pub(crate) enum Console {
     Sessions(AccountListArgs),
     /// Log somebody out
     EndSession(EndArgs),
-    /// Make, list and revoke tokens for programs
+    /// Make, list and revoke API tokens for programs
     #[command(subcommand)]
     Token(Token),
 }
@@ -40,8 +40,8 @@ impl Console {
         match self {
             Console::Add(args) => args.run(out),
             Console::Passwd(args) => args.run(out),
-            Console::Remove(args) => args.ask(&accounts::REMOVE, "may not log in any more", out),
-            Console::CodesOff(args) => args.ask(&accounts::CODES_OFF, "needs no code any more", out),
+            Console::Remove(args) => args.ask(&accounts::REMOVE, "can no longer log in", out),
+            Console::CodesOff(args) => args.ask(&accounts::CODES_OFF, "no longer needs a code to log in", out),
             Console::List(args) => args.run(out),
             Console::Sessions(args) => logged_in(args, out),
             Console::EndSession(args) => args.run(out),
@@ -52,7 +52,8 @@ impl Console {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum RoleName {
-    /// Sees all gates, decides on held and quarantined mail but for viruses, locks and unlocks
+    /// See all gates, decide about held and quarantined mail (except releasing infected mail), lock users, submit
+    /// samples
     Operator,
     /// Everything
     Admin,
@@ -62,7 +63,7 @@ enum RoleName {
 pub(crate) struct AccountAddArgs {
     /// The login
     name: String,
-    /// What it may do
+    /// What the account may do
     #[arg(long, value_enum, default_value = "operator")]
     role: RoleName,
     #[command(flatten)]
@@ -145,14 +146,14 @@ impl AccountListArgs {
         if self.asking.json {
             return print_answer(out, &accounts);
         }
-        writeln!(out, "Who may log in to the console.\n\n  {:<24} {:<10} {:<8} made", "name", "role", "codes")?;
+        writeln!(out, "Who may log in to the console.\n\n  {:<24} {:<10} {:<8} created", "name", "role", "codes")?;
         for account in accounts {
             writeln!(
                 out,
                 "  {:<24} {:<10} {:<8} {}",
                 account.name,
                 account.role.as_str(),
-                if account.codes { "wanted" } else { "no" },
+                if account.codes { "required" } else { "no" },
                 time(&account.created)
             )?;
         }
@@ -185,7 +186,7 @@ fn print_sessions(out: &mut dyn Write, list: &Vec<SessionLine>) -> anyhow::Resul
 
 #[derive(clap::Args)]
 pub(crate) struct EndArgs {
-    /// Its number, as `weir console sessions` shows it
+    /// The number of the session, as shown by `weir console sessions`
     number: u64,
     #[command(flatten)]
     asking: Asking,

@@ -6,7 +6,7 @@ use weir_lab::dispatcher::fence::{FenceSpec, NOT_STARTED};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What the fence is like, as Weir itself writes it
+    /// The description of the sandbox, as Weir itself writes it
     spec: String,
     /// The program and its arguments
     #[arg(last = true, required = true)]

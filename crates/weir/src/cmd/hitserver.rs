@@ -14,19 +14,19 @@ use weir_web::exchange::relay::{Hitserver, HitserverSettings};
 /// machine: front-ends use all hitservers that they are configured with.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen
+    /// The address and port to listen on
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:2490")]
     listen: SocketAddr,
-    /// The file with the key that front-ends share, at least 16 bytes; `openssl rand -hex 32` makes one
+    /// The file with the key that all front-ends share, at least 16 bytes; `openssl rand -hex 32` makes one
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Most front-ends at once
+    /// How many front-ends may be connected at once
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
     front_ends: u32,
-    /// Lose this share of frames on purpose, to try how the front-ends cope
+    /// Lose this share of frames on purpose, to test how the front-ends cope
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share, hide = true)]
     loss: f64,
-    /// How much to log, on standard error
+    /// How much to log to standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "info", env = "WEIR_LOG")]
     log: super::up::Level,
 }
@@ -58,7 +58,8 @@ async fn serve(settings: &HitserverSettings, out: &mut dyn Write) -> anyhow::Res
     }
     let counted = counters();
     let words = format!(
-        "Stopping: {} frames received, {} not passed on because a front-end was too slow, {} connections that did not prove the key.",
+        "Stopping: {} frames received, {} not passed on because a front-end was too slow, {} connections without the \
+         right key.",
         counted.frames, counted.dropped, counted.unproven
     );
     // The reader of our output may be gone, and that does not matter.

@@ -7,10 +7,10 @@ const ALL: &str = "all";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which plugin
+    /// The name of the plugin
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(names()))]
     plugin: String,
-    /// The job folder: input/input.json and input/attachment are read, output/output.json is written
+    /// The folder of the job: the plugin reads input/input.json and input/attachment, and writes output/output.json
     job: PathBuf,
 }
 

@@ -29,35 +29,35 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Quickstart {
-    /// Before a web site: HTTPS with certificates that come by themselves, and fair turns under load
+    /// Put Weir in front of a web site: HTTPS with automatic certificates, and a fair queue under load
     Web {
         #[command(flatten)]
         args: web::WebArgs,
         #[command(flatten)]
         common: Common,
     },
-    /// Where your users hand in mail: a throttle before your mail server, or before the world
+    /// Let Weir accept and throttle the mail of your users, in front of your mail server or as the only one
     Relay {
         #[command(flatten)]
         args: mail::RelayArgs,
         #[command(flatten)]
         common: Common,
     },
-    /// As the MX of a domain: mail from outside is judged and scanned
+    /// Make Weir the MX of a domain: it checks and scans mail from outside
     Mx {
         #[command(flatten)]
         args: mail::MxArgs,
         #[command(flatten)]
         common: Common,
     },
-    /// A malware lab of this machine alone
+    /// Set up a malware lab on this machine alone
     Lab {
         #[command(flatten)]
         args: lab::LabArgs,
         #[command(flatten)]
         common: Common,
     },
-    /// Take out what --edit-neighbour put into the configuration of nginx or Postfix
+    /// Remove what --edit-neighbour put into the configuration of nginx or Postfix
     Undo {
         /// The configuration that quickstart wrote [default: /etc/weir/weir.toml for root, else ./weir.toml]
         #[arg(long, value_name = "FILE")]
@@ -67,28 +67,28 @@ pub(crate) enum Quickstart {
 
 #[derive(clap::Args)]
 pub(crate) struct Common {
-    /// Where the configuration is written [default: /etc/weir/weir.toml for root, else ./weir.toml]
+    /// Where to write the configuration [default: /etc/weir/weir.toml for root, else ./weir.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The data folder [default: /var/lib/weir for root, else ./weir-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Ask nothing: take the proposals
+    /// Ask no questions: use the proposed answers
     #[arg(long)]
     yes: bool,
-    /// Replace a configuration that has settings; a copy stays beside it
+    /// Replace a configuration that already has settings; a copy of it is kept beside it
     #[arg(long)]
     replace: bool,
-    /// Put the lines that nginx or Postfix needs into its configuration; `weir quickstart undo` takes them out again
+    /// Also change the configuration of nginx or Postfix where Weir needs it; `weir quickstart undo` undoes the change
     #[arg(long, conflicts_with = "no_start")]
     edit_neighbour: bool,
-    /// Only print the configuration
+    /// Only print the configuration, without writing it
     #[arg(long)]
     print: bool,
-    /// Write the configuration and start nothing
+    /// Write the configuration, but do not start Weir
     #[arg(long, conflicts_with = "start")]
     no_start: bool,
-    /// Start Weir without asking: by systemd, or here in the foreground where there is none
+    /// Start Weir without asking: with systemd, or in the foreground if there is no systemd
     #[arg(long)]
     start: bool,
 }
@@ -189,7 +189,7 @@ impl Common {
         out: &mut dyn Write,
     ) -> anyhow::Result<bool> {
         let question =
-            "Put these lines in for you? (a copy of each file stays, and `weir quickstart undo` takes them out)";
+            "Put these lines in for you? (a copy of each file is kept, and `weir quickstart undo` removes the lines)";
         if plan.edits.is_empty() || !ask.agreed(self.edit_neighbour, question)? {
             return Ok(false);
         }
@@ -215,20 +215,20 @@ impl Common {
             Ok(before) => {
                 if has_settings(&before) && !self.replace {
                     bail!(
-                        "{} is there already and has settings; nothing was changed\n  hint: --replace replaces it and keeps a copy, \
-                         --config FILE writes elsewhere, --print only shows what would be written",
+                        "{} already exists and has settings; nothing was changed\n  hint: --replace replaces it and \
+                         keeps a copy, --config FILE writes elsewhere, --print only shows what would be written",
                         file.display()
                     );
                 }
                 let copy = free_name(file);
                 fs::copy(file, &copy).with_context(|| format!("{} cannot be written", copy.display()))?;
-                writeln!(out, "The configuration that was there is now {}.", copy.display())?;
+                writeln!(out, "The old configuration is now in {}.", copy.display())?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| format!("{} cannot be read", file.display())),
         }
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+            fs::create_dir_all(folder).with_context(|| format!("{} cannot be created", folder.display()))?;
         }
         write_file(file, text).with_context(|| format!("{} cannot be written", file.display()))?;
         Ok(writeln!(out, "Wrote {}.", file.display())?)
@@ -289,7 +289,7 @@ fn tell_next(
         None if blocked => {
             writeln!(out, "  free the ports as described above, then run the same command again")?;
             if plan.edits.iter().any(Result::is_ok) {
-                writeln!(out, "  or run it again with --replace --edit-neighbour --start, and quickstart makes room")?;
+                writeln!(out, "  or add --replace --edit-neighbour --start, and quickstart frees the ports for you")?;
             }
         }
         None => {

@@ -16,19 +16,19 @@ use weir_web::view::{BackendView, DoorView, Status};
 pub(crate) enum Web {
     // Its text is at its arguments. A text here would hide the long one there.
     Learn(learn::Args),
-    /// How the web gate and its backends are doing
+    /// Show how the web gate and its backends are doing
     Status(StatusArgs),
-    /// The sessions that have requests at a backend now
+    /// List the sessions that have requests at a backend now
     Sessions(SessionsArgs),
-    /// Give a server no new requests, so that it can be taken away once it is idle
+    /// Give a server no new requests until a restart, so that it can be taken out of service once it is idle
     Drain(DrainArgs),
-    /// Give a server more requests than the others of its backend, or fewer; a restart forgets it
+    /// Give a server more or fewer requests than the other servers of its backend, until a restart
     Weight(WeightArgs),
-    /// Networks that somebody has blocked for a while
+    /// List the networks that somebody has blocked
     Blocks(StatusArgs),
-    /// Refuse every request of a network for a while; a restart forgets it
+    /// Refuse all requests from a network for a while, or until a restart
     Block(BlockArgs),
-    /// Serve a network again
+    /// Accept requests from a blocked network again
     Unblock(UnblockArgs),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct StatusArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct SessionsArgs {
-    /// How many sessions of each backend, those with the most requests first
+    /// Show at most this many sessions of each backend, those with the most requests first
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     most: u32,
     #[command(flatten)]
@@ -67,7 +67,7 @@ pub(crate) struct SessionsArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct DrainArgs {
-    /// The server as it is written in backends, such as 10.0.0.1:8080
+    /// The server as it is written in the setting `backends`, such as 10.0.0.1:8080
     server: String,
     /// Give it requests again
     #[arg(long)]
@@ -93,7 +93,8 @@ impl DrainArgs {
         } else if !alone.is_empty() {
             writeln!(
                 out,
-                "{} still gets requests: {} has no other server for them. It will get no more as soon as there is one; {left} there now.",
+                "{} still gets requests, because {} has no other server; as soon as it has one, this one gets no more. \
+                 {left} there now.",
                 self.server,
                 alone.join(", ")
             )?;
@@ -110,9 +111,9 @@ impl DrainArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct WeightArgs {
-    /// The server as it is written in backends, such as 10.0.0.1:8080
+    /// The server as it is written in the setting `backends`, such as 10.0.0.1:8080
     server: String,
-    /// How many requests it gets for one of a server with the weight 1
+    /// How many requests it gets for each request that a server with the weight 1 gets
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     weight: u32,
     #[command(flatten)]
@@ -133,7 +134,7 @@ impl WeightArgs {
 pub(crate) struct BlockArgs {
     /// An address or a network, such as 192.0.2.0/24
     network: String,
-    /// For how many minutes
+    /// How many minutes to block it
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=43_200))]
     minutes: u64,
     #[command(flatten)]
@@ -150,7 +151,7 @@ impl BlockArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct UnblockArgs {
-    /// The network as `weir web blocks` shows it
+    /// The network, as shown by `weir web blocks`
     network: String,
     #[command(flatten)]
     asking: Asking,
@@ -305,7 +306,8 @@ fn print_change(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
     let mean_ms = |total_s: f64, number: u64| total_s * 1e3 / number.max(1) as f64;
     writeln!(
         out,
-        "\n{}: against first come, first served, {} went {:.0} ms sooner on average and {} {:.0} ms later; {} wait in {}.",
+        "\n{}: compared with first come, first served, {} went {:.0} ms sooner on average and {} {:.0} ms later; {} \
+         wait in {}.",
         queue.backend,
         count(counters.sooner, "request"),
         mean_ms(counters.sooner_s, counters.sooner),
@@ -327,7 +329,7 @@ impl SessionsArgs {
 
 fn print_sessions(out: &mut dyn Write, sessions: &[SessionView]) -> anyhow::Result<()> {
     if sessions.is_empty() {
-        writeln!(out, "No session has a request at a backend just now.")?;
+        writeln!(out, "No session has a request at a backend at the moment.")?;
         return Ok(());
     }
     writeln!(out, "Sessions with requests at a backend now; debt and service are seconds of slot time.\n")?;

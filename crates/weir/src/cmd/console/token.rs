@@ -8,11 +8,11 @@ use weir_foundation::api_tokens::{NewToken, Scope};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Token {
-    /// Make a token and print it once
+    /// Make a token, and print it this one time
     Add(TokenAddArgs),
     /// List all tokens
     List(TokenListArgs),
-    /// Revoke a token: it is no good from then on
+    /// Revoke a token, so that it no longer works
     Revoke(RevokeArgs),
 }
 
@@ -28,11 +28,11 @@ impl Token {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ScopeName {
-    /// Figures and whether all is well, and nothing of any message
+    /// Read figures and whether everything is all right, but nothing about any message
     Metrics,
-    /// Look at everything but accounts and tokens
+    /// Read everything except accounts and tokens
     Read,
-    /// Do what an operator may
+    /// Do what an operator may do
     Operate,
     /// Everything
     Admin,
@@ -40,12 +40,12 @@ enum ScopeName {
 
 #[derive(clap::Args)]
 pub(crate) struct TokenAddArgs {
-    /// What it is for; the audit names it so
+    /// What the token is for; the audit shows it under this name
     name: String,
-    /// How far it reaches
+    /// What the token may do
     #[arg(long, value_enum, default_value = "read")]
     scope: ScopeName,
-    /// Good for so many days; 0 for ever
+    /// How many days the token is valid; 0 for ever
     #[arg(long, value_name = "DAYS", default_value_t = 365)]
     days: u32,
     #[command(flatten)]
@@ -69,7 +69,7 @@ impl TokenAddArgs {
             None => "for ever".to_owned(),
             Some(until) => format!("until {} UTC", time(until)),
         };
-        writeln!(out, "A token with the scope {} is made, good {until}.", scope.as_str())?;
+        writeln!(out, "Made a token with the scope {}, valid {until}.", scope.as_str())?;
         writeln!(out, "token: {}   (shown only this once)", made.token)?;
         Ok(())
     }
@@ -87,8 +87,8 @@ impl TokenListArgs {
         if self.asking.json {
             return print_answer(out, &tokens);
         }
-        writeln!(out, "What programs may show instead of a password.\n")?;
-        writeln!(out, "  {:<20} {:<8} {:<20} {:<20} {:<20} by", "name", "scope", "made", "ends", "last used")?;
+        writeln!(out, "Tokens that programs can use instead of a password.\n")?;
+        writeln!(out, "  {:<20} {:<8} {:<20} {:<20} {:<20} by", "name", "scope", "created", "expires", "last used")?;
         for token in tokens {
             let (name, scope, by) = (token.name, token.scope.as_str(), token.by);
             let [ends, used] = [token.expires, token.used].map(|at| time_or_dash(at.as_deref()));
@@ -101,7 +101,7 @@ impl TokenListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct RevokeArgs {
-    /// Its name
+    /// The name of the token
     name: String,
     #[command(flatten)]
     asking: Asking,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 #[derive(clap::Args)]
 pub(crate) struct LabArgs {
-    /// How many virtual machines run samples; 0 for none
+    /// How many virtual machines run samples; 0 for none [default: 2 if the guest is installed, else 0]
     #[arg(long, value_name = "N")]
     vms: Option<u8>,
 }
@@ -44,8 +44,8 @@ impl LabArgs {
             found,
             config,
             next: vec![
-                "weir lab submit FILE         hands a sample in".to_owned(),
-                "weir lab report HASH         what became of it".to_owned(),
+                "weir lab submit FILE         submits a sample".to_owned(),
+                "weir lab report HASH         its report".to_owned(),
                 "weir lab status              how the lab is doing".to_owned(),
                 "weir doctor                  what is wrong on this machine".to_owned(),
                 "docs: /usr/share/doc/weir/lab.md".to_owned(),
@@ -61,7 +61,8 @@ impl LabArgs {
 fn drop_in() -> Option<Neighbour> {
     let missing = service::has_unit() && !Path::new(DROP_IN).exists();
     missing.then(|| Neighbour {
-        why: "The systemd unit of Weir forbids the sandboxes of a lab, and no sample could be looked at. To allow them, run as root:"
+        why: "The systemd unit of Weir forbids the sandboxes of a lab, so no sample could be analysed. To allow them, \
+              run as root:"
             .to_owned(),
         lines: vec![
             format!("install -D -m 0644 {DROP_IN_EXAMPLE} {DROP_IN}"),

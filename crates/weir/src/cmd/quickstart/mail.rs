@@ -12,13 +12,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 pub(crate) struct RelayArgs {
     #[command(flatten)]
     common: MailArgs,
-    /// The server that delivers, host:port, or "mx" to deliver to the world directly; the default is the mail server that runs here
+    /// The server that delivers the mail, host:port, or "mx" to deliver it directly to the recipients' servers
+    /// [default: the mail server that runs on this machine, else mx]
     #[arg(long, value_name = "ADDRESS")]
     next: Option<String>,
     /// The port for submission with STARTTLS
     #[arg(long, default_value_t = 587)]
     port: u16,
-    /// The port for submission under TLS
+    /// The port for submission over TLS
     #[arg(long, default_value_t = 465)]
     tls_port: u16,
 }
@@ -27,10 +28,11 @@ pub(crate) struct RelayArgs {
 pub(crate) struct MxArgs {
     #[command(flatten)]
     common: MailArgs,
-    /// A domain whose mail comes here; may be given several times
+    /// A domain whose mail is accepted here; may be given several times
     #[arg(long = "domain", value_name = "DOMAIN")]
     domains: Vec<String>,
-    /// The server with the mailboxes: host:port for SMTP, or unix:PATH for LMTP; the default is what runs here
+    /// The server with the mailboxes: host:port for SMTP, or unix:PATH for LMTP [default: the one that runs on this
+    /// machine]
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
     /// The port for mail from outside
@@ -40,10 +42,10 @@ pub(crate) struct MxArgs {
 
 #[derive(clap::Args)]
 struct MailArgs {
-    /// The name of this mail server, as it is in the DNS
+    /// The name of this mail server in the DNS
     #[arg(long = "host", value_name = "NAME")]
     host: Option<String>,
-    /// Who is told when something needs a decision
+    /// The mail address of the person who is told when something needs a decision
     #[arg(long, value_name = "MAIL")]
     admin: Option<String>,
     #[command(flatten)]
@@ -65,7 +67,7 @@ impl MailArgs {
         let question = "Which name does this mail server have in the DNS?";
         let host = host_name(&ask.ask(self.host.as_deref(), question, proposal, "--host NAME")?)?;
         let postmaster = format!("postmaster@{}", host.split_once('.').map_or(host.as_str(), |(_, domain)| domain));
-        let question = "Who is told when something needs a decision?";
+        let question = "Which mail address is told when something needs a decision?";
         let admin = mail_address(&ask.ask(self.admin.as_deref(), question, Some(&postmaster), "--admin MAIL")?)?;
         let listen = format!(
             "# The authority asks at port 80, where only this is answered.\nlisten = {}\n",
@@ -77,7 +79,7 @@ impl MailArgs {
             None => listen,
             Some(taken) => {
                 let why = format!(
-                    "{} has port 80, at which the authority asks. Let it pass these questions on:",
+                    "{} uses port 80, where the certificate authority asks. Let it pass these requests on:",
                     taken.who()
                 );
                 let lines = vec![
@@ -100,7 +102,7 @@ impl RelayArgs {
     pub(super) fn plan(&self, machine: &Machine, ask: &Questions) -> anyhow::Result<Plan> {
         let Common { host, admin, certificates, mut neighbours, mut edits } = self.common.answers(machine, ask)?;
         let here = machine.on_port(25).map(|_| "127.0.0.1:25");
-        let question = "Which server delivers what Weir lets go? (host:port, or mx for the world directly)";
+        let question = "Which server delivers the mail that Weir lets through? (host:port, or mx to deliver directly)";
         let next = server(&ask.ask(self.next.as_deref(), question, here.or(Some("mx")), "--next HOST:PORT")?)?;
         let delivery = match next.as_str() {
             "mx" => format!("way = \"mx\"\npostmaster = {admin:?}\n"),
@@ -132,7 +134,7 @@ impl RelayArgs {
             config,
             dns: vec![
                 format!("{host}.  A  the public address of this machine"),
-                "your domain's SPF record must name whoever delivers in the end".to_owned(),
+                "your domain's SPF record must include the server that delivers the mail in the end".to_owned(),
             ],
             neighbours,
             edits,
@@ -157,7 +159,8 @@ impl MxArgs {
         let domains = match &self.domains[..] {
             [] => {
                 let proposal = host.split_once('.').map(|(_, domain)| domain);
-                vec![host_name(&ask.ask(None, "Whose mail comes here?", proposal, "--domain DOMAIN")?)?]
+                let question = "For which domain is mail accepted here?";
+                vec![host_name(&ask.ask(None, question, proposal, "--domain DOMAIN")?)?]
             }
             given => given.iter().map(|domain| host_name(domain)).collect::<Result<_, _>>()?,
         };

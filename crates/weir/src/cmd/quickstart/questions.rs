@@ -28,7 +28,7 @@ impl Questions {
         let typed = if self.asks { typed(question, proposal)? } else { String::new() };
         match (typed.as_str(), proposal) {
             ("", Some(proposal)) => Ok(proposal.to_owned()),
-            ("", None) => bail!("{question}\n  hint: say it with {flag}"),
+            ("", None) => bail!("{question}\n  hint: answer with {flag}"),
             (typed, _) => Ok(typed.to_owned()),
         }
     }

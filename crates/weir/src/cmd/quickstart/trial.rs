@@ -104,7 +104,7 @@ async fn secure_page_of(at: SocketAddr, host: &str) -> anyhow::Result<String> {
     let left = until.map(|until| until.duration_since(SystemTime::now()));
     let certificate = match left {
         Some(Ok(left)) => format!("a certificate that is valid for {}", time_left(left)),
-        Some(Err(_)) => "a certificate that HAS RUN OUT".to_owned(),
+        Some(Err(_)) => "a certificate that HAS EXPIRED".to_owned(),
         None => "a certificate that cannot be read".to_owned(),
     };
     stream.write_all(request(host).as_bytes()).await?;
@@ -138,13 +138,13 @@ fn smtp(at: SocketAddr, own: Option<&str>) -> anyhow::Result<String> {
     let tls = if hello.contains("STARTTLS") { "with TLS" } else { "WITHOUT TLS" };
     session.say("MAIL FROM:<>")?;
     let world = session.say("RCPT TO:<somebody@stranger.invalid>")?;
-    anyhow::ensure!(!world.starts_with('2'), "it takes mail of strangers to the world: {world}");
+    anyhow::ensure!(!world.starts_with('2'), "it relays mail from strangers to any address: {world}");
     let own = match own {
         Some(address) => format!("; {address}: {}", session.say(&format!("RCPT TO:<{address}>"))?),
         None => String::new(),
     };
     let _ = session.say("QUIT");
-    Ok(format!("it answers {tls}, and refuses strangers who write to the world{own}"))
+    Ok(format!("it answers {tls}, and refuses to relay mail from strangers{own}"))
 }
 
 struct SmtpSession {

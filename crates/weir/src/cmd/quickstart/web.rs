@@ -14,7 +14,7 @@ pub(crate) struct WebArgs {
     /// A host name of the site; may be given several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// The server behind, host:port; the default is the web server that runs here
+    /// The web server behind Weir, host:port [default: the one that runs on this machine, else 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     backend: Option<String>,
     /// The port for plain HTTP
@@ -30,19 +30,19 @@ pub(crate) struct WebArgs {
 /// Where certificates come from.
 #[derive(clap::Args)]
 pub(super) struct CertificateArgs {
-    /// Agree to the terms of service of the authority that gives the certificates
+    /// Agree to the terms of service of the certificate authority
     #[arg(long)]
     pub(super) agree: bool,
-    /// Your mail address for the authority
+    /// Your mail address, for the certificate authority
     #[arg(long, value_name = "MAIL")]
     pub(super) contact: Option<String>,
-    /// The directory of another authority than Let's Encrypt
+    /// The ACME directory of another certificate authority than Let's Encrypt
     #[arg(long, value_name = "URL")]
     pub(super) authority: Option<String>,
-    /// Certificates to trust when the authority is called, as PEM
+    /// A PEM file with the certificates to trust when Weir connects to that authority
     #[arg(long, value_name = "FILE")]
     pub(super) authority_ca: Option<PathBuf>,
-    /// Ask no authority: a self-signed certificate is made
+    /// Use a self-signed certificate, without asking an authority
     #[arg(long)]
     pub(super) self_signed: bool,
 }
@@ -50,8 +50,8 @@ pub(super) struct CertificateArgs {
 impl CertificateArgs {
     /// The section `[certificates]` for these names, and whether an authority will be asked. `more` contains further lines for it.
     pub(super) fn section(&self, names: &[String], more: &str, ask: &Questions) -> anyhow::Result<(String, bool)> {
-        let question = "The authority gives a certificate only to who agrees to its terms of service (https://letsencrypt.org/repository/ \
-                        for Let's Encrypt). Do you?";
+        let question = "The certificate authority requires that you agree to its terms of service \
+                        (https://letsencrypt.org/repository/ for Let's Encrypt). Do you agree?";
         if self.self_signed || !ask.agreed(self.agree, question)? {
             let text = format!(
                 "\n# No authority is asked for a certificate, so Weir signs its own. To get a real one, agree to the authority's terms:\n\

@@ -22,16 +22,16 @@ pub(crate) struct Args {
     /// Access logs; '-' is standard input
     #[arg(required = true, value_name = "ACCESS.LOG")]
     logs: Vec<PathBuf>,
-    /// Write the document here; one that is there already is followed by the next version
+    /// Write the document to this file; if the file already has one, the new one gets the next version number
     #[arg(long, short, value_name = "FILE.json")]
     output: Option<PathBuf>,
-    /// Leading bits of an IPv4 address that make a subnet
+    /// How many leading bits of an IPv4 address make a subnet
     #[arg(long, value_name = "BITS", default_value_t = 24, value_parser = clap::value_parser!(u8).range(0..=32))]
     ipv4_prefix: u8,
-    /// Leading bits of an IPv6 address that make a subnet
+    /// How many leading bits of an IPv6 address make a subnet
     #[arg(long, value_name = "BITS", default_value_t = 56, value_parser = clap::value_parser!(u8).range(0..=64))]
     ipv6_prefix: u8,
-    /// Show so many subnets
+    /// Show at most this many subnets
     #[arg(long, default_value_t = 10, value_name = "N")]
     top: usize,
     /// Print one JSON document
@@ -82,7 +82,7 @@ impl Args {
         print_bad(out, lesson)?;
         match &self.output {
             Some(output) => writeln!(out, "\nWritten to {} as version {}.", output.display(), document.version)?,
-            None => writeln!(out, "\nNothing was written: give --output FILE.json for that.")?,
+            None => writeln!(out, "\nNothing was written; to write the document, give --output FILE.json.")?,
         }
         Ok(())
     }

@@ -116,7 +116,7 @@ impl Edit {
         let begun = Instant::now();
         while taken(&self.ports).is_some() {
             if begun.elapsed() > PATIENCE {
-                bail!("{} was told to move, but still listens at its port", self.program.name());
+                bail!("{} was told to give up its port, but still listens there", self.program.name());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -144,7 +144,8 @@ impl Done {
         let name = self.program.name();
         if let Some((port, who)) = taken(&self.ports) {
             bail!(
-                "{who} has port {port}, which {name} would get back; nothing was changed\n  hint: stop Weir first: systemctl disable --now weir, or end `weir up`"
+                "{who} uses port {port}, which {name} would get back; nothing was changed\n  hint: stop Weir first: \
+                 systemctl disable --now weir, or end `weir up`"
             );
         }
         let mut now = Vec::new();
@@ -166,8 +167,8 @@ impl Done {
         }
         for (path, _, back) in &now {
             match back {
-                Some(_) => writeln!(out, "{} is as it was.", path.display())?,
-                None => writeln!(out, "{} has none of our lines any more and was left.", path.display())?,
+                Some(_) => writeln!(out, "Removed Weir's lines from {}.", path.display())?,
+                None => writeln!(out, "{} has none of Weir's lines any more and was not changed.", path.display())?,
             }
         }
         self.program.reload()
@@ -223,7 +224,7 @@ fn journal(config: &Path) -> PathBuf {
 /// its folder.
 fn copy_of(config: &Path, file: &Path) -> anyhow::Result<PathBuf> {
     let folder = config.with_file_name("neighbours");
-    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be created", folder.display()))?;
     let name = file.to_string_lossy().trim_start_matches('/').replace('/', "_");
     let copy = super::free_name(&folder.join(name));
     fs::copy(file, &copy).with_context(|| format!("{} cannot be written", copy.display()))?;

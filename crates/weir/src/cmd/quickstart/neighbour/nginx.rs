@@ -70,7 +70,10 @@ pub(super) fn behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<E
             let parked = two && !server.has_port(secure);
             if parked && !server.names.iter().all(|name| encrypted.contains(name)) {
                 let names: Vec<&str> = server.names.iter().map(String::as_str).collect();
-                bail!("{} is served over plain HTTP only, beside sites with HTTPS; decide yourself", names.join(" "));
+                bail!(
+                    "{} is served over plain HTTP only, beside sites with HTTPS; quickstart leaves that to you",
+                    names.join(" ")
+                );
             }
             let at = if parked { aside(backend)? } else { backend.to_owned() };
             of_file.extend(moved(server, &[plain, secure], &at, realip));
