@@ -21,71 +21,72 @@ const UNWRAPPED_MAX: u64 = 1 << 30;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum LabVerb {
-    /// Hand in files to be analysed
+    /// Submit files for analysis
     Submit(SubmitArgs),
-    /// How the lab is doing
+    /// Show who leads the lab, which plugins it has, and how many samples are in each state
     Status(Asking),
-    /// Samples, the newest first
+    /// List samples, newest first
     List(SampleListArgs),
-    /// Everything about one sample: its state, its attempts, its reports
+    /// Show everything about one sample: its state, its attempts and its reports
     Report(report::ReportArgs),
-    /// Why a sample is not running, or why its verdict is what it is
+    /// Show why a sample is not running, or why its verdict is what it is
     Why(SampleArgs),
-    /// Samples that are like one, the nearest first
+    /// List samples that are similar to one, most similar first
     Relatives(SampleArgs),
-    /// Take a sample back
+    /// Cancel the analysis of a sample
     Cancel(SampleArgs),
-    /// Analyse a sample again, as if nothing were known of it
+    /// Analyse a sample again, ignoring what is known about it
     Rerun(SampleArgs),
-    /// What waits in each priority, and who is next
+    /// Show how many samples wait at each priority, and which are next
     Queue(QueueArgs),
-    /// Get a sample as a zip archive with the password "infected"
+    /// Download a sample as a zip archive with the password "infected"
     Download(report::DownloadArgs),
-    /// Get the packets that a sample sent and got in its guest, as a pcap file
+    /// Download the packets that a sample sent and received in its guest, as a pcap file
     Pcap(report::PcapArgs),
-    /// The machines of the lab
+    /// List the machines of the lab
     Nodes(Asking),
-    /// Give a machine no new samples; what it runs ends in order
+    /// Give a machine no new samples; those that it is working on are finished
     Drain(machines::DrainArgs),
-    /// Take a machine out of the lab: its certificate counts no more
+    /// Remove a machine from the lab; its certificate is no longer accepted
     Remove(machines::RemoveArgs),
-    /// Give a machine another priority in elections: the best one leads from then on
+    /// Change the priority of a machine in elections; the one with the lowest number leads from then on
     Priority(machines::PriorityArgs),
-    /// Make a lab of several machines, and this machine its first
+    /// Set up a lab of several machines, with this machine as the first
     Init(machines::InitArgs),
-    /// Make a code and a token that admit one machine
+    /// Make a code and a token with which one machine can join the lab
     Invite(machines::InviteArgs),
-    /// Enter a lab with a code, or with a token
+    /// Join a lab with a code or a token
     Join(machines::JoinArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct SubmitArgs {
-    /// The files; a zip archive with the password "infected" is opened, and what is in it is handed in
+    /// The files; if one is a zip archive with the password "infected", the files in it are submitted instead
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// 0 is the most urgent, 32 normal, 127 the least
+    /// The priority: 0 is the most urgent, 32 is normal, 127 is the least urgent
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(0..=127))]
     priority: u8,
-    /// Run them only on machines or VMs with this tag; may be given several times
+    /// Run the samples only on machines or VMs with this tag; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
-    /// Who may be told what is found: clear, green, amber, amber+strict or red [default: amber]
+    /// Who may be told what is found (traffic light protocol): clear, green, amber, amber+strict or red [default:
+    /// amber]
     #[arg(long, default_value = "", hide_default_value = true)]
     tlp: String,
-    /// Have only this plugin look, and those that it requires; may be given several times
+    /// Use only this plugin and those that it requires; may be given several times
     #[arg(long = "plugin", value_name = "PLUGIN")]
     plugins: Vec<String>,
-    /// The guest that runs them: linux or windows; none looks at them without running them
+    /// The guest in which the samples run: linux or windows; with none, they are analysed without running them
     #[arg(long, default_value = "", hide_default_value = true)]
     guest: String,
-    /// For how many seconds each is watched at most [default: lab.vm_watch]
+    /// Watch each sample for at most this many seconds [default: lab.vm_watch]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     watch: Option<u32>,
-    /// simulated: an internet that answers, inside the guest; none: nothing answers
+    /// The network of the guest: simulated (inside the guest, an Internet that answers) or none (nothing answers)
     #[arg(long, default_value = "", hide_default_value = true)]
     network: String,
-    /// A password that may open them, if they are archives
+    /// A password to try, if the files are archives
     #[arg(long, default_value = "", hide_default_value = true)]
     password: String,
     #[command(flatten)]
@@ -94,7 +95,7 @@ pub(crate) struct SubmitArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct SampleListArgs {
-    /// Only samples whose SHA-256 begins so
+    /// Only samples whose SHA-256 begins like this
     #[arg(long, default_value = "")]
     hash: String,
     /// Only samples in this state: queued, done, quarantined, unserviceable, cancelled
@@ -103,7 +104,7 @@ pub(crate) struct SampleListArgs {
     /// Only samples with this verdict
     #[arg(long, value_parser = ["malicious", "suspicious", "clean", "unknown"])]
     verdict: Option<String>,
-    /// How many
+    /// Show at most this many samples
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     most: u32,
     #[command(flatten)]
@@ -112,7 +113,7 @@ pub(crate) struct SampleListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct QueueArgs {
-    /// How many of those that are next
+    /// Show at most this many of the samples that are next
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     next: u32,
     #[command(flatten)]
@@ -121,7 +122,7 @@ pub(crate) struct QueueArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct SampleArgs {
-    /// Its number, or the beginning of its SHA-256 (then the newest)
+    /// The number of the sample, or the beginning of its SHA-256 (the newest sample that matches)
     sample: String,
     #[command(flatten)]
     asking: Asking,
@@ -227,7 +228,7 @@ impl SampleListArgs {
             return print_answer(out, &samples);
         }
         if samples.is_empty() {
-            return Ok(writeln!(out, "No samples. `weir lab submit FILE` hands one in.")?);
+            return Ok(writeln!(out, "There are no samples. `weir lab submit FILE` submits one.")?);
         }
         let mut table = Table::new(&[">sample", "state", "verdict", ">priority", ">size", "type", "name", "sha256"]);
         for sample in samples {
@@ -308,7 +309,7 @@ impl QueueArgs {
         if queue.next.is_empty() {
             return Ok(());
         }
-        writeln!(out, "\nNext, as far as a machine can run it (inside a priority submitters take turns):")?;
+        writeln!(out, "\nNext, if a machine can run them (within a priority, submitters take turns):")?;
         let mut table = Table::new(&[">sample", ">priority", "from", "name"]);
         for sample in queue.next {
             table.row([sample.sample.to_string(), sample.priority.to_string(), sample.submitter, sample.name]);

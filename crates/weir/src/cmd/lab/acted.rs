@@ -35,7 +35,7 @@ pub(super) fn print(out: &mut dyn Write, report: &RawValue) -> anyhow::Result<()
     }
     match seen.left_out {
         0 => Ok(()),
-        more => Ok(writeln!(out, "  {:<10} {more} more events happened than the guest could report", "")?),
+        more => Ok(writeln!(out, "  {:<10} the guest could not report another {more} events", "")?),
     }
 }
 
@@ -45,7 +45,7 @@ fn lines<T>(out: &mut dyn Write, label: &str, all: &[T], line: impl Fn(&T) -> St
     }
     match all.len().saturating_sub(LINES_MAX) {
         0 => Ok(()),
-        more => Ok(writeln!(out, "  {:<10} and {}: --json has them", "", count(more, "more line"))?),
+        more => Ok(writeln!(out, "  {:<10} and {}, which --json shows", "", count(more, "more line"))?),
     }
 }
 

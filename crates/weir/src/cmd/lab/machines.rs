@@ -25,9 +25,9 @@ use weir_store::records::Records;
 
 #[derive(clap::Args)]
 pub(crate) struct DrainArgs {
-    /// The machine
+    /// The name of the machine
     node: String,
-    /// Let it have samples again
+    /// Give it samples again
     #[arg(long)]
     undo: bool,
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct DrainArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct RemoveArgs {
-    /// The machine; not the one that leads
+    /// The name of the machine, which must not be the leader
     node: String,
     #[command(flatten)]
     asking: Asking,
@@ -44,9 +44,9 @@ pub(crate) struct RemoveArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct PriorityArgs {
-    /// The machine; one that may lead
+    /// The name of the machine, which must be eligible to lead
     node: String,
-    /// The lowest number leads
+    /// The new priority; the machine with the lowest number leads
     priority: u8,
     #[command(flatten)]
     asking: Asking,
@@ -54,10 +54,10 @@ pub(crate) struct PriorityArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct InitArgs {
-    /// Its name in the lab [default: the machine's name]
+    /// The name of this machine in the lab [default: its host name]
     #[arg(long)]
     name: Option<String>,
-    /// Its priority in elections: the lowest number leads
+    /// The priority of this machine in elections; the lowest number leads
     #[arg(long, default_value_t = 10)]
     priority: u8,
     #[command(flatten)]
@@ -66,14 +66,14 @@ pub(crate) struct InitArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct InviteArgs {
-    /// What the machine may be: eligible to lead; only a dispatcher; or a worker, which has no password of the database, in the lab's
-    /// network or outside of it (external is the same)
+    /// The role of the new machine: eligible (it may lead), dispatcher (it never leads), or worker (it has no password
+    /// of the database, and can be inside or outside the lab's network; external is the same)
     #[arg(long, default_value = "eligible", value_parser = ["eligible", "dispatcher", "worker", "external"])]
     role: String,
-    /// Its priority in elections: the lowest number leads
+    /// The priority of the new machine in elections; the lowest number leads
     #[arg(long, default_value_t = 10)]
     priority: u8,
-    /// How long the token is good
+    /// How long the code and the token are valid
     #[arg(long, default_value = "1h", value_parser = span)]
     valid: Duration,
     #[command(flatten)]
@@ -82,10 +82,10 @@ pub(crate) struct InviteArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {
-    /// The code that `weir lab invite` printed, in the lab's network; or its token
+    /// The code printed by `weir lab invite`, or its token, which is needed outside the lab's network
     #[arg(value_name = "CODE")]
     token: String,
-    /// Its name in the lab [default: the machine's name]
+    /// The name of this machine in the lab [default: its host name]
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
@@ -118,7 +118,7 @@ impl PriorityArgs {
         self.asking.answer(out, &nodes, |out, nodes| print(out, nodes))?;
         let taken = nodes.iter().any(|node| node.name == self.node && node.priority == i64::from(self.priority));
         if !taken && !self.asking.json {
-            writeln!(out, "\n{} does not run: it gets its new priority when it starts.", self.node)?;
+            writeln!(out, "\n{} is not running; it gets its new priority when it starts.", self.node)?;
         }
         Ok(())
     }
@@ -161,7 +161,7 @@ impl InitArgs {
         });
         found?.write(&newcomer.folder)?;
         writeln!(out, "This machine, {}, is the first of a new lab.", newcomer.name)?;
-        Ok(writeln!(out, "Start it with `weir up`; then `weir lab invite` makes a token for the next machine.")?)
+        Ok(writeln!(out, "Start Weir with `weir up`; then `weir lab invite` makes a code for the next machine.")?)
     }
 }
 
@@ -173,7 +173,7 @@ impl JoinArgs {
         let join = enrolment::join_by(&self.token, &newcomer.name, &net);
         let credentials = newcomer.runtime()?.block_on(join)?;
         credentials.write(&newcomer.folder)?;
-        Ok(writeln!(out, "This machine, {}, is in the lab. Start it with `weir up`.", newcomer.name)?)
+        Ok(writeln!(out, "This machine, {}, is in the lab. Start Weir with `weir up`.", newcomer.name)?)
     }
 }
 
@@ -196,7 +196,7 @@ impl Newcomer {
         let data = DataFolder::open(std::path::absolute(place.existing_folder()?)?)?;
         let folder = credentials(&data.path().join("lab"));
         if Credentials::are_in(&folder) {
-            bail!("this machine is in a lab already\n  hint: its credentials are in {}", folder.display());
+            bail!("this machine is already in a lab\n  hint: its credentials are in {}", folder.display());
         }
         let name = name.map_or_else(machine_name, str::to_owned);
         let life = config.lab.certificate_life;
@@ -212,7 +212,7 @@ impl Newcomer {
 /// Prints the machines as a table.
 pub(super) fn print(out: &mut dyn Write, nodes: &[NodeLine]) -> anyhow::Result<()> {
     if nodes.is_empty() {
-        return Ok(writeln!(out, "A lab of one machine: nothing is registered.")?);
+        return Ok(writeln!(out, "This is a lab of one machine; no others are registered.")?);
     }
     let mut table = Table::new(&[
         "machine",

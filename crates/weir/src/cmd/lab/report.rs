@@ -17,9 +17,9 @@ use weir_lab::report::Merged;
 
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Its number, or the beginning of its SHA-256 (then the newest)
+    /// The number of the sample, or the beginning of its SHA-256 (the newest sample that matches)
     sample: String,
-    /// Print one page that stands alone, with no script in it
+    /// Print a self-contained HTML page without scripts
     #[arg(long, conflicts_with_all = ["json", "misp", "stix", "navigator"])]
     html: bool,
     /// Print a MISP event
@@ -37,9 +37,9 @@ pub(crate) struct ReportArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct DownloadArgs {
-    /// Its number, or the beginning of its SHA-256 (then the newest)
+    /// The number of the sample, or the beginning of its SHA-256 (the newest sample that matches)
     sample: String,
-    /// The file to write, which must not be there [default: the beginning of its SHA-256 with .zip]
+    /// The file to write, which must not exist yet [default: the first 16 digits of the SHA-256, with .zip]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -48,9 +48,9 @@ pub(crate) struct DownloadArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct PcapArgs {
-    /// Its number, or the beginning of its SHA-256 (then the newest)
+    /// The number of the sample, or the beginning of its SHA-256 (the newest sample that matches)
     sample: String,
-    /// The file to write, which must not be there [default: the beginning of its SHA-256 with .pcap]
+    /// The file to write, which must not exist yet [default: the first 16 digits of the SHA-256, with .pcap]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -103,7 +103,7 @@ impl PcapArgs {
         if self.asking.json {
             return print_answer(out, &json!({ "sample": sample.sample, "file": to, "bytes": pcap.len() }));
         }
-        Ok(writeln!(out, "What sample {} said is in {} ({}).", sample.sample, to.display(), bytes(pcap.len()))?)
+        Ok(writeln!(out, "The packets of sample {} are in {} ({}).", sample.sample, to.display(), bytes(pcap.len()))?)
     }
 }
 
@@ -142,7 +142,7 @@ fn print_page(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
         ("name", &sample.name),
         ("type", &sample.file_type),
         ("sha256", &sample.hash),
-        ("handed in by", &sample.submitter),
+        ("submitted by", &sample.submitter),
     ];
     for (label, fact) in facts {
         writeln!(out, "  {label:<14} {}", shown(fact))?;
