@@ -23,34 +23,35 @@ pub(crate) struct Args {
     /// Postfix logs, mbox files or Maildir folders; '-' is standard input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What every FILE is, instead of looking
+    /// The kind of all files, instead of recognising it from their content
     #[arg(long, value_enum)]
     kind: Option<KindArg>,
-    /// Count all mail as sent by this user, whatever it says itself
+    /// Count all mail as sent by this user, whoever the sender is
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     user: Option<String>,
-    /// Of a log, take only mail whose sender had logged in (sasl_username)
+    /// From a log, use only mail whose sender had logged in (sasl_username)
     #[arg(long)]
     authenticated: bool,
-    /// A recipient that the server adds itself, such as an archive; may be given again
+    /// Ignore this recipient, which the server adds itself, such as an archive; may be given several times
     #[arg(long, value_name = "ADDRESS")]
     ignore: Vec<String>,
-    /// A domain of yours, whose people are colleagues, besides those of the configuration; may be given again
+    /// Another domain whose users count as colleagues, besides those of the configuration; may be given several times
     #[arg(long, value_name = "DOMAIN")]
     own: Vec<String>,
-    /// The year of a log's latest line, for times without a year [default: the latest that its file's date allows]
+    /// For logs without years: the year of the last line [default: the latest year that the date of the file allows]
     #[arg(long, value_parser = clap::value_parser!(i32).range(1980..=2100))]
     year: Option<i32>,
-    /// Suppose that somebody looks and releases all held mail so long after each stop, such as "1h" [default: never]
+    /// Assume that somebody releases all held mail this long after each stop, such as "1h" [default: never]
     #[arg(long, value_name = "SPAN")]
     review: Option<Span>,
-    /// Show so many users in the table
+    /// Show at most this many users in the table
     #[arg(long, default_value_t = 20, value_name = "N")]
     top: usize,
     /// Print one JSON document, with all users
     #[arg(long)]
     json: bool,
-    /// Draw the delay queues of the users who would have waited longest, and how your users mail (the paper's Figures 1 and 2)
+    /// Draw the delay queues of the users who would have waited longest, and the habits of your users (as in Figures 1
+    /// and 2 of the paper), as an SVG picture
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 
@@ -62,11 +63,11 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum KindArg {
-    /// Many mails in one file, each after a line "From …"
+    /// One file with many mails, each of which begins with a line "From …"
     Mbox,
-    /// A folder with a file a mail
+    /// A folder with one file for each mail
     Maildir,
-    /// The log of a Postfix
+    /// A log of Postfix
     Postfix,
 }
 
@@ -122,7 +123,7 @@ impl Args {
     fn check_plot(&self) -> anyhow::Result<()> {
         match &self.plot {
             Some(path) if path.extension().is_none_or(|end| end != "svg") => {
-                bail!("--plot {}: pictures are SVG\n  hint: give a name that ends in .svg", path.display())
+                bail!("--plot {}: pictures are SVG files\n  hint: give a name that ends in .svg", path.display())
             }
             _ => Ok(()),
         }
@@ -277,7 +278,7 @@ fn proposed(out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
     if !replay.outlying.is_empty() {
         writeln!(
             out,
-            "\nFar outside of what these users or others do otherwise, and left out of the caps below; look at them:"
+            "\nFar outside of what these users or others usually do, and not counted for the caps below; look at them:"
         )?;
     }
     for OutlyingDay { user, day, usual_mails, .. } in replay.outlying.iter().take(OUTLYING_MAX) {
@@ -291,7 +292,7 @@ fn proposed(out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
     }
     writeln!(
         out,
-        "\nCaps by the day that leave twice the room of the busiest usual day of anybody who would not have been stopped, for [throttle]:"
+        "\nDaily caps for [throttle] that allow twice the busiest usual day of anybody who would not have been stopped:"
     )?;
     writeln!(
         out,

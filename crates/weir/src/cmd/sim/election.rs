@@ -13,23 +13,24 @@ use weir_sim::world::Faults;
 /// It runs a virtual lab many times while things go wrong, and checks every rule of the election at every step.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Machines in the lab, from 2 to 200: a fifth external, a fifth dispatchers, the rest eligible
+    /// How many machines the lab has (2–200): a fifth are external, a fifth are dispatchers, the others are eligible to
+    /// lead
     #[arg(long, default_value_t = 5, value_name = "N")]
     nodes: usize,
-    /// Seed of the first run; each further run takes the next number
+    /// The seed of the first run; each further run uses the next number
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// What goes wrong: all, none, or some of loss, delay, duplicate, reorder, partition, one-way, crash,
-    /// pause, clock, jump, database, resign, forgery, clone, with commas between
+    /// What goes wrong: all, none, or some of loss, delay, duplicate, reorder, partition, one-way, crash, pause, clock,
+    /// jump, database, resign, forgery, clone, separated by commas
     #[arg(long, default_value = "all", value_name = "LIST")]
     faults: Faults,
-    /// How many runs, one a seed, on all cores
+    /// How many runs, each with its own seed, on all cores
     #[arg(long, default_value_t = 1, value_name = "N")]
     runs: u64,
-    /// Print one JSON document and nothing else
+    /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Draw who led when in the run of the first seed
+    /// Draw who led at which time in the first run, as an SVG picture
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -86,7 +87,8 @@ fn refuse_broken(report: &ElectionReport, config: &ConfigArg) -> anyhow::Result<
 fn print(report: &ElectionReport, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
-        "{} of a lab of {} machines, faults: {}. Faults between 3 s and 30 s of each; then all heals and the best node must lead.\n",
+        "{} of a lab of {} machines, faults: {}. Faults happen between 3 s and 30 s of each run; then all of them end, \
+         and the best node must lead.\n",
         counted(report.runs, "run"),
         report.nodes,
         report.faults

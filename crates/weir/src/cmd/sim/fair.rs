@@ -16,36 +16,36 @@ const FILE_MAX: u64 = 16 << 20;
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(crate) struct Args {
-    /// The thesis's own test: four clients, two servers, 125 seconds; FIFO's figures beside
+    /// Run the test of the thesis: four clients, two servers, 125 seconds; with the figures of FIFO for comparison
     #[arg(long, group = "what")]
     thesis: bool,
-    /// A scenario in JSON: servers, clients, history
+    /// Run the scenario in this JSON file: servers, clients, history
     #[arg(long, group = "what", value_name = "FILE.json")]
     scenario: Option<PathBuf>,
-    /// So many scenarios drawn at random, each compared with its ideal
+    /// Run this many random scenarios, and compare each with its ideal
     #[arg(long, group = "what", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     random: Option<u64>,
-    /// Seed of the first random scenario; the others count on from it
+    /// The seed of the first random scenario; each of the others uses the next number
     #[arg(long, value_name = "S", default_value_t = 1, conflicts_with_all = ["thesis", "scenario"])]
     seed: u64,
-    /// Who decides what is served next
+    /// The scheduler that decides what is served next
     #[arg(long, value_enum, default_value_t = Choice::Dfq)]
     scheduler: Choice,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Draw the rates over time, ideals dashed, as SVG
+    /// Draw the rates over time as an SVG picture, with the ideal ones dashed
     #[arg(long, value_name = "FILE.svg", conflicts_with = "random")]
     plot: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Choice {
-    /// Distributed fair queueing as the web gate does it
+    /// Distributed fair queueing, as in the web gate
     Dfq,
-    /// First come, first served, each server for itself
+    /// First come, first served, on each server by itself
     Fifo,
-    /// The thesis's pseudocode: O(N), debt without bound
+    /// The pseudocode of the thesis: O(N), and debt without a bound
     Naive,
 }
 
@@ -100,7 +100,7 @@ impl Args {
         if self.json {
             return print_json(out, &RandomRuns { scheduler: self.scheduler.into(), worst_percent, runs });
         }
-        writeln!(out, "Random scenarios: the client that is furthest from its water-filling share in any interval.\n")?;
+        writeln!(out, "Random scenarios: how far the worst client is from its water-filling share in any interval.\n")?;
         writeln!(out, "{:>20} {:>8} {:>8} {:>10} {:>12}", "seed", "servers", "clients", "intervals", "worst (%)")?;
         for run in &runs {
             let RandomRun { seed, servers, clients, intervals, worst_percent } = run;
@@ -164,7 +164,7 @@ fn print_thesis(out: &mut dyn Write, outcome: &SchedulerOutcome, fifo: &Schedule
     let name = name(outcome);
     writeln!(
         out,
-        "The thesis's test (section 4), in work units a second; s1 and s2 are parts of the total under {name}.\n"
+        "The thesis's test (section 4), in work units per second; s1 and s2 are parts of the total under {name}.\n"
     )?;
     let (ours, fifos) = (format!("{name} total"), "FIFO, thesis");
     writeln!(
@@ -201,7 +201,7 @@ fn print_thesis(out: &mut dyn Write, outcome: &SchedulerOutcome, fifo: &Schedule
 
 fn print_scenario(out: &mut dyn Write, scenario: &Scenario, outcome: &SchedulerOutcome) -> anyhow::Result<()> {
     let name = name(outcome);
-    writeln!(out, "What each client was served under {name}, in work units a second, and its max-min share.\n")?;
+    writeln!(out, "What each client got under {name}, in work units per second, and its max-min share.\n")?;
     let names = scenario.clients.iter().map(|client| client.name.chars().count());
     let wide = names.max().unwrap_or(6).max(6);
     let columns = scenario.servers.iter().map(|server| (&server.name, server.name.chars().count().max(8)));

@@ -16,32 +16,33 @@ use weir_sim::input::InputError;
 pub(crate) struct Args {
     #[command(flatten)]
     mail: MailArgs,
-    /// The limits of all feeds but the last, in ascending order [default: the configuration's]
+    /// The size limits of all feeds but the last, in ascending order [default: those of the configuration]
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…")]
     limits: Vec<Size>,
-    /// How a message finds its worker; the paper's two as the paper has them [default: the configuration's]
+    /// How a message finds its worker; the two strategies of the paper follow the paper's rules [default: the
+    /// configuration's]
     #[arg(long, value_enum)]
     strategy: Option<StrategyArg>,
-    /// How many messages [default: 1000000, with --paper 10000000]
+    /// How many messages arrive [default: 1000000; with --paper 10000000, with --beside-line 200000]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     arrivals: Option<u64>,
-    /// The seed of the stream
+    /// The seed of the random numbers
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Whether limits give way while one line without limits would wait less [default: not with --strategy size or size-load, which are
-    /// the paper's; else the configuration's]
+    /// Whether the limits are not in force while mail would wait less in one line without limits [default: false with
+    /// --strategy size, size-load or all, as in the paper, otherwise as in the configuration]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     limits_give_way: Option<bool>,
-    /// Print the feeds beside one line for many loads and mixes; only --arrivals, --seed and --json matter then
+    /// Compare the feeds with one line, for many loads and mixes of mail; only --arrivals, --seed and --json count then
     #[arg(long, conflicts_with = "paper")]
     beside_line: bool,
-    /// Print the paper's tables beside ours; only --arrivals, --seed, --json and --plot matter then
+    /// Print the paper's tables beside ours; only --arrivals, --seed, --json and --plot count then
     #[arg(long)]
     paper: bool,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Draw the waits and the sizes
+    /// Draw the waiting times and the sizes as an SVG picture
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
     #[command(flatten)]
@@ -112,7 +113,7 @@ fn print_report(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
     let Report { arrivals, lambda, sizes, strategy, seed, .. } = report;
     writeln!(
         out,
-        "{arrivals} messages ({sizes}), {lambda} a second, {} feeds by {strategy}, seed {seed}:",
+        "{arrivals} messages ({sizes}), {lambda} per second, {} feeds, strategy {strategy}, seed {seed}:",
         report.per_feed.len()
     )?;
     writeln!(
@@ -130,18 +131,14 @@ fn print_report(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
     )?;
     writeln!(
         out,
-        "  bears at most {:.3} messages a second; no limits bear more than {:.3}",
+        "  can handle at most {:.3} messages per second; no limits can handle more than {:.3}",
         report.lambda_max, report.lambda_bound
     )?;
-    writeln!(
-        out,
-        "  one line, first come, first served, before as many workers: mean wait {:.4} s",
-        report.line_wait_s
-    )?;
+    writeln!(out, "  one line, first come, first served, with as many workers: mean wait {:.4} s", report.line_wait_s)?;
     let yes = |yes: bool| if yes { "yes" } else { "no" };
     writeln!(
         out,
-        "  the last feed takes smaller mail: {}; limits give way: {}",
+        "  the last feed also takes smaller mail: {}; limits give way: {}",
         yes(report.last_feed_helps),
         yes(report.limits_give_way)
     )?;
@@ -181,7 +178,7 @@ fn print_feed(out: &mut dyn Write, feed: &PerFeed) -> anyhow::Result<()> {
 }
 
 fn print_beside_line(out: &mut dyn Write, rows: &[LineRow]) -> anyhow::Result<()> {
-    writeln!(out, "Mean wait (s) in the feeds, and in one line, first come, first served, before the same workers.\n")?;
+    writeln!(out, "Mean wait (s) in the feeds, and in one line, first come, first served, with the same workers.\n")?;
     writeln!(
         out,
         "{:>7} {:>6} {:>5} {:>8} {:>10} {:>10} {:>7}  limits (bytes)",

@@ -12,11 +12,11 @@ use std::io::Write;
 pub(crate) enum Sim {
     // Throttle and Election have their texts at their arguments. A text here would hide the long ones there.
     Throttle(throttle::Args),
-    /// Waiting times of mail scanning feeds under a strategy
+    /// Simulate how long mail waits in the feeds of the scan
     Feeds(feeds::Args),
-    /// Shares of clients across replicated servers
+    /// Simulate which share of several servers each client gets
     Fair(fair::Args),
-    /// The lab's run queues, groups and attempts under faults
+    /// Simulate the lab's run queues while machines and VMs fail
     Runq(runq::Args),
     Election(election::Args),
 }

@@ -9,16 +9,16 @@ use weir_sim::runq::{Experiment, Faults, RunQueueReport, Waits};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Machines in the lab, each with 1 to 4 VMs (1–64)
+    /// How many machines the lab has, each with 1 to 4 VMs (1–64)
     #[arg(long, default_value_t = 8, value_name = "N")]
     machines: u32,
-    /// Samples that arrive in each run (1–1 000 000)
+    /// How many samples arrive in each run (1–1 000 000)
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     samples: u32,
-    /// Seed of the first run; the next run has the next seed
+    /// The seed of the first run; each further run uses the next number
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
-    /// What may go wrong until the last sample has arrived: none, all, or names with commas between:
+    /// What may go wrong until the last sample has arrived: none, all, or some of these, separated by commas:
     /// vm-death, lost-result, late-result, duplicate-result, invalid-result, forged-result, unplug, killer,
     /// slow-revert, cancel, unserviceable
     #[arg(long, default_value = "none", value_name = "LIST")]
@@ -26,22 +26,22 @@ pub(crate) struct Args {
     /// How many runs
     #[arg(long, default_value_t = 1, value_name = "N")]
     runs: u32,
-    /// How much arrives, as a share of what the VMs can do (0.01–10)
+    /// How much work arrives, as a multiple of what the VMs can do (0.01–10)
     #[arg(long, default_value_t = 1.0, value_name = "X")]
     load: f64,
-    /// Who hands samples in; the first of them floods with half of everything (1–1000)
+    /// How many submitters there are; the first one floods the lab with half of all samples (1–1000)
     #[arg(long, default_value_t = 5, value_name = "N")]
     submitters: u32,
-    /// Samples that a machine fetches ahead into current and next, for each of its VMs (0–100)
+    /// How many samples a machine fetches in advance, into current and next, for each of its VMs (0–100)
     #[arg(long, default_value_t = 2, value_name = "N")]
     waiting_per_vm: u32,
-    /// Ageing: how much waiting one run queue less is worth, such as 30s (default: strict priority)
+    /// Ageing: the waiting time that counts as one step of priority, such as 30s [default: strict priority]
     #[arg(long, value_name = "SPAN")]
     ageing: Option<Span>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Draw waits and queues as an SVG picture
+    /// Draw the waiting times and the queues as an SVG picture
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }

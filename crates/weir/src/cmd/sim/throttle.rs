@@ -24,46 +24,47 @@ use weir_sim::trace;
 #[derive(clap::Args)]
 #[command(group = clap::ArgGroup::new("experiment").multiple(false))]
 pub(crate) struct Args {
-    /// A virus that sends so many mails, each to a new address [default: 60/min]
+    /// Simulate a virus that sends mails at this rate, each to a new address [default: 60/min]
     #[arg(long, value_name = "RATE", group = "experiment")]
     virus_rate: Option<Rate>,
-    /// Your own mail as JSON lines: {"t":12.5,"user":"ann","to":["bob@x.org"]}, t in seconds
+    /// Use your own mail, as JSON lines such as {"t":12.5,"user":"ann","to":["bob@x.org"]}, with t in seconds
     #[arg(long, value_name = "FILE.jsonl", group = "experiment")]
     trace: Option<PathBuf>,
-    /// So many synthetic users, alike the paper's; or the people of a site: office, sales, assistants, helpdesk, newsletter, or all of
-    /// them if nothing is said
+    /// Simulate this many users, similar to those of the paper; or the people of a site with one role (office, sales,
+    /// assistants, helpdesk, newsletter), or of all roles if no value is given
     #[arg(long, value_name = "N|ROLE", group = "experiment", num_args = 0..=1, default_missing_value = "site")]
     population: Option<Population>,
-    /// The six viruses of the paper's Table 1, its numbers beside ours
+    /// Simulate the six viruses of the paper's Table 1, and print its numbers beside ours
     #[arg(long, group = "experiment", conflicts_with = throttle_options::GROUP)]
     table1: bool,
-    /// Stand-ins for the paper's Figures 1, 2, 5 to 8 and 13, on a synthetic population of its size
+    /// Print stand-ins for Figures 1, 2, 5 to 8 and 13 of the paper, with a synthetic population of the same size
     #[arg(long, group = "experiment")]
     figures: bool,
 
-    /// How many days the population mails, from a Monday on [default: 1, and 365 for the people of a site]
+    /// How many days the population sends mail, beginning on a Monday [default: 1, and 365 for the people of a site]
     #[arg(long, value_name = "D", requires = "population")]
     days: Option<u32>,
-    /// The user's own mail just before has taken one slack away from the virus
+    /// Assume that the user has just sent mail, so that the virus has one slack less
     #[arg(long, conflicts_with_all = ["trace", "population", "table1", "figures"])]
     slack_spent: bool,
-    /// How long after the user was first seen the virus starts: where in a period
+    /// How long after the user was first seen the virus starts, and so at which point of a period
     #[arg(long, value_name = "SPAN", default_value = "0s", conflicts_with_all = ["trace", "population", "table1", "figures"])]
     start: Span,
-    /// When a virus that nothing stops gives up
+    /// When the virus gives up if nothing stops it
     #[arg(long, value_name = "SPAN", default_value = "7d", conflicts_with_all = ["trace", "population", "table1", "figures"])]
     give_up: Span,
-    /// So long after a stop somebody releases all held mail [default: never for a trace, 5m for a population]
+    /// Assume that somebody releases all held mail this long after each stop [default: never for a trace, 5m for a
+    /// population]
     #[arg(long, value_name = "SPAN", conflicts_with_all = ["virus_rate", "table1", "figures"])]
     review: Option<Span>,
 
-    /// Seed of everything random
+    /// The seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Draw a picture
+    /// Draw the result as an SVG picture
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 
@@ -103,7 +104,8 @@ impl FromStr for Population {
 /// The throttle's parameters as options; what is not given comes from the configuration.
 #[derive(clap::Args)]
 #[command(
-    next_help_heading = "The throttle (what is not given comes from the configuration; --multi-rate is --rate if only that is given)"
+    next_help_heading = "The throttle (parameters that are not given come from the configuration; if only --rate is \
+                         given, --multi-rate is the same)"
 )]
 pub(crate) struct ThrottleArgs {
     #[command(flatten)]
@@ -145,7 +147,7 @@ impl Args {
     fn virus(&self, out: &mut dyn Write, params: Params) -> anyhow::Result<()> {
         if self.review.is_some() {
             bail!(
-                "--review means nothing for a virus: its run ends with the stop\n  hint: use --trace or --population"
+                "--review has no effect on a virus, whose run ends with the stop\n  hint: use --trace or --population"
             );
         }
         let rate_per_min = self.virus_rate.map_or(60.0, |rate| rate.count * 60.0 / rate.per.as_secs_f64());
@@ -184,10 +186,10 @@ impl Args {
     fn site(&self, out: &mut dyn Write, roles: &[Role], params: Params) -> anyhow::Result<()> {
         let days = self.days.unwrap_or(365);
         if !(1..=3_650).contains(&days) {
-            bail!("--days {days}: the people of a population mail for 1 to 3650 days\n  hint: leave it out for a year");
+            bail!("--days {days}: a population can send mail for 1 to 3650 days\n  hint: leave it out for a year");
         }
         if self.review.is_some() {
-            bail!("--review means nothing here: somebody looks five minutes after each stop");
+            bail!("--review has no effect here: somebody always looks five minutes after each stop");
         }
         let run = run_site(roles, days, self.seed, params, self.plot.is_some())?;
         self.draw(|| picture::of_site(&run, &params))?;
@@ -209,7 +211,7 @@ impl Args {
     fn check_plot(&self) -> anyhow::Result<()> {
         match &self.plot {
             Some(path) if path.extension().is_none_or(|end| end != "svg") => {
-                bail!("--plot {}: pictures are SVG\n  hint: give a name that ends in .svg", path.display())
+                bail!("--plot {}: pictures are SVG files\n  hint: give a name that ends in .svg", path.display())
             }
             _ => Ok(()),
         }

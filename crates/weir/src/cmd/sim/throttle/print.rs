@@ -73,7 +73,7 @@ pub(super) fn site(out: &mut dyn Write, params: &Params, run: &SiteRun) -> anyho
     writeln!(out, "({}{}).", said(params), if params.recipients == Recipients::Classed { ", classed" } else { "" })?;
     writeln!(
         out,
-        "Somebody looks five minutes after each stop. Beside it the same numbers as in the paper: one class.\n"
+        "Somebody looks five minutes after each stop. On the right, the same with the paper's rules: one class.\n"
     )?;
     let heads = format!("{:>9} {:>12} {:>13}", "delayed", "stops", "notices");
     writeln!(out, "{:<11} {:>8}  {heads}   the paper's: {heads}   most in a day", "role", "mails")?;
@@ -167,7 +167,7 @@ pub(super) fn figures(out: &mut dyn Write, params: &Params, figures: &Figures) -
         "Stand-ins for Figures 1, 2, 5 to 8 and 13 on a synthetic population (seed {}), since the paper's",
         figures.seed
     )?;
-    writeln!(out, "mail was not published. One parameter varies, the others stay")?;
+    writeln!(out, "mail was not published. One parameter varies, the others stay the same")?;
     writeln!(out, "({}).", said(params))?;
     writeln!(out)?;
     statistics(out, &figures.statistics)?;
