@@ -1,7 +1,7 @@
 //! Whether a server answers with errors to nearly everybody, so that others should be preferred to it.
 //!
 //! It counts clients and not answers: subnets are hashed into 64 buckets, and a bucket is bad if all that was heard in it within ten
-//! seconds were errors (5xx). So a page that always fails, asked for again and again from one network, is one bad bucket. A server that is
+//! seconds were errors (500, 502, 503 or 504). So a page that always fails, asked for again and again from one network, is one bad bucket. A server that is
 //! broken for half of at least eight buckets gets no requests for a while, unless there is no other server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,10 +33,20 @@ impl Breaker {
             set(&self.good, bucket);
             return false;
         }
+        part > 0.0 && self.bad_part().is_some_and(|bad| bad >= part)
+    }
+
+    /// Whether enough was heard, and in fewer than this part of the buckets only errors.
+    pub(crate) fn is_well(&self, part: f64) -> bool {
+        self.bad_part().is_some_and(|bad| bad < part)
+    }
+
+    /// In which part of the buckets only errors were heard; None if there are too few to tell.
+    fn bad_part(&self) -> Option<f64> {
         let heard = self.heard.load(Ordering::Relaxed);
         let bad = heard & !self.good.load(Ordering::Relaxed);
         let all = heard.count_ones();
-        part > 0.0 && all >= BUCKETS_MIN && f64::from(bad.count_ones()) >= f64::from(all) * part
+        (all >= BUCKETS_MIN).then(|| f64::from(bad.count_ones()) / f64::from(all))
     }
 
     /// Starts again without answers.

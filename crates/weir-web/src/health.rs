@@ -1,9 +1,9 @@
 //! The servers of a backend: which of them are up, and which to ask next.
 //!
 //! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Health checks ask
-//! every server in turn, and a success brings it back at once. If all are down, the server that has not been tried for longest is tried,
-//! which is better than refusing everybody. Among those that are up, the one with the fewest requests for its weight is asked, and of those
-//! that are equal each in its turn, as often as its weight says.
+//! every server in turn, and a success brings it back at once. If all are down, they are asked all the same, which is better than refusing
+//! everybody. Among servers that are equally well, the one with the fewest requests for its weight is asked, and of those that are equal in
+//! this, too, each in its turn, as often as its weight says.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -89,10 +89,10 @@ impl Servers {
         let turn = (0..self.list.len()).map(|step| &self.list[(from + step) % self.list.len()]);
         let left = turn.filter(|server| !tried.contains(&server.number));
         let now = now_ms();
+        // Not by how long they rest: if all are down or broken, they still share the load.
         left.min_by_key(|server| {
-            let down = server.down_until.load(Ordering::Relaxed).max(server.broken_until.load(Ordering::Relaxed));
-            let down = if down > now { down } else { 0 };
-            (server.is_draining(), down, server.load())
+            let down = server.down_until.load(Ordering::Relaxed) > now;
+            (server.is_draining(), down, server.is_broken_at(now), server.load())
         })
     }
 
@@ -112,11 +112,15 @@ impl Servers {
     /// A server has answered a client of this subnet.
     pub fn answered(&self, server: &Server, subnet: SubnetKey, status: StatusCode) {
         self.worked(server);
-        let (now, error) = (now_ms(), status.is_server_error());
+        let (now, error) = (now_ms(), is_failure(status));
         if server.breaker.heard(subnet, error, self.breaking, now) {
             server.breaker.clear(now);
             server.broken_until.store(now + millis(self.rest), Ordering::Relaxed);
             tracing::warn!(server = %server.address, %status, "server answers with errors to most networks; others are preferred to it");
+        } else if !error && server.is_broken_at(now) && server.breaker.is_well(self.breaking) {
+            // It was asked because there is no better one, and has recovered before its time is over.
+            server.broken_until.store(0, Ordering::Relaxed);
+            tracing::info!(server = %server.address, "server answers most networks well again");
         }
     }
 
@@ -156,6 +160,12 @@ impl Servers {
     pub fn is_up(&self, server: &Server) -> bool {
         server.failures.load(Ordering::Relaxed) < self.failures_max
     }
+}
+
+/// Whether an answer says that the server, or one behind it, is not well. Other errors are about the request: with a method that no server knows,
+/// anybody can get a 501.
+fn is_failure(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 500 | 502..=504)
 }
 
 fn millis(time: Duration) -> u64 {
@@ -240,7 +250,11 @@ impl Server {
 
     /// Whether others are preferred to it, because it answers with errors.
     pub fn is_broken(&self) -> bool {
-        self.broken_until.load(Ordering::Relaxed) > now_ms()
+        self.is_broken_at(now_ms())
+    }
+
+    fn is_broken_at(&self, now_ms: u64) -> bool {
+        self.broken_until.load(Ordering::Relaxed) > now_ms
     }
 
     /// What was wrong with it when it last failed, if it has not worked since.
@@ -331,6 +345,62 @@ mod tests {
         }
         assert!(first.is_broken() && servers.is_up(first), "it lives, and is not well");
         assert!((0..10).all(|_| servers.pick(&[]).unwrap().number == 1));
+    }
+
+    #[test]
+    fn servers_that_are_all_broken_or_down_still_share_the_load() {
+        let shared = |servers: &Servers| {
+            let mut there = Vec::new();
+            for _ in 0..30 {
+                there.push(servers.pick(&[]).unwrap().busy());
+            }
+            servers.all().iter().map(|server| server.in_flight()).collect::<Vec<_>>()
+        };
+        let broken = servers(3).breaking_at(0.5);
+        for server in broken.all() {
+            (0..8).for_each(|subnet| broken.answered(server, SubnetKey(subnet), StatusCode::BAD_GATEWAY));
+            assert!(server.is_broken());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(shared(&broken), [10, 10, 10]);
+        let down = servers(3);
+        for server in down.all() {
+            (0..2).for_each(|_| down.failed(server, "gone"));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(shared(&down), [10, 10, 10]);
+        // One that is only broken answers somebody; one that is down answers nobody.
+        let mixed = servers(2).breaking_at(0.5);
+        let (broken, down) = (&mixed.all()[0], &mixed.all()[1]);
+        (0..2).for_each(|_| mixed.failed(down, "gone"));
+        (0..8).for_each(|subnet| mixed.answered(broken, SubnetKey(subnet), StatusCode::SERVICE_UNAVAILABLE));
+        assert!((0..10).all(|_| mixed.pick(&[]).unwrap().number == 0));
+    }
+
+    #[test]
+    fn errors_about_the_request_break_no_server() {
+        let is_broken_by = |status: u16| {
+            let servers = servers(2).breaking_at(0.5);
+            let (first, status) = (&servers.all()[0], StatusCode::from_u16(status).unwrap());
+            (0..64).for_each(|subnet| servers.answered(first, SubnetKey(subnet), status));
+            first.is_broken()
+        };
+        assert_eq!([500, 502, 503, 504].map(is_broken_by), [true; 4]);
+        assert_eq!([404, 501, 505, 508, 511].map(is_broken_by), [false; 5]);
+    }
+
+    #[test]
+    fn a_few_good_answers_do_not_make_a_broken_server_well() {
+        let servers = servers(2).breaking_at(0.5);
+        let first = &servers.all()[0];
+        let answer = |subnets: std::ops::Range<u64>, status| {
+            subnets.for_each(|subnet| servers.answered(first, SubnetKey(subnet), status));
+        };
+        answer(0..8, StatusCode::BAD_GATEWAY);
+        answer(0..7, StatusCode::OK);
+        assert!(first.is_broken(), "too few networks to tell");
+        answer(7..8, StatusCode::NOT_FOUND);
+        assert!(!first.is_broken());
     }
 
     #[test]

@@ -33,7 +33,7 @@ settings! {
         pub health_every: Duration = duration("5s", "0s"..="1d"),
         /// Failures in a row that make a server count as down
         pub failures: u32 = number(3, 1..=1_000),
-        /// The part of all networks that hear nothing but errors (5xx) of a server, at which others are preferred to it for as long as rest says; 0.0 is never
+        /// The part of all networks that hear nothing but errors (500, 502, 503, 504) of a server, at which others are preferred to it for as long as rest says; 0.0 is never
         pub breaker: f64 = number(0.5, 0.0..=1.0),
         /// How long a server that is down is left alone
         pub rest: Duration = duration("5s", "100ms"..="1d"),
