@@ -1,7 +1,8 @@
 //! The servers of a backend: which of them are up, and which to ask next.
 //!
-//! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Health checks ask
-//! every server in turn, and a success brings it back at once. If all are down, they are asked all the same, which is better than refusing
+//! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Then it gets one
+//! request at a time, until it has answered one. Health checks ask every server in turn, and an answer brings it back at once. A check that
+//! only connects says nothing about answers, because the system accepts connections for a program that has stopped working. If all are down, they are asked all the same, which is better than refusing
 //! everybody. Among servers that are equally well, the one with the fewest requests for its weight is asked, and of those that are equal in
 //! this, too, each in its turn, as often as its weight says.
 
@@ -20,13 +21,17 @@ pub struct Server {
     pub number: usize,
     /// Where it is, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
     pub address: String,
-    failures: AtomicU32,
+    /// Failures in a row: no connection, and a connection but no answer.
+    unreached: AtomicU32,
+    unanswered: AtomicU32,
     /// When the first of these failures was, in seconds since 1970.
     failing_since_unix_s: AtomicU64,
     /// Whether it was ever asked, by a client or by a check.
     tried: AtomicBool,
     /// Until when it is left alone, in milliseconds since the start; 0 if it is up.
     down_until: AtomicU64,
+    /// Whether a request finds out whether it still is.
+    on_trial: AtomicBool,
     in_flight: AtomicU32,
     /// Whether it gets no new requests, because somebody wants to remove it.
     draining: AtomicBool,
@@ -64,6 +69,18 @@ pub struct Servers {
 #[derive(Debug)]
 pub struct Busy(Arc<Server>);
 
+/// The server to ask next.
+#[derive(Debug)]
+pub struct Picked<'a> {
+    pub server: &'a Arc<Server>,
+    /// If the server has failed, and this request is to find out whether it answers again.
+    pub trial: Option<Trial>,
+}
+
+/// The one request that a failed server gets, until it is dropped.
+#[derive(Debug)]
+pub struct Trial(Arc<Server>);
+
 impl Servers {
     /// Servers that are all assumed to be up.
     pub fn new(list: Vec<Arc<Server>>, failures_max: u32, rest: Duration) -> Servers {
@@ -81,19 +98,34 @@ impl Servers {
     }
 
     /// The server to ask next, other than those in `tried`.
-    pub fn pick(&self, tried: &[usize]) -> Option<&Arc<Server>> {
+    pub fn pick(&self, tried: &[usize]) -> Option<Picked<'_>> {
         if let [only] = &self.list[..] {
-            return (!tried.contains(&only.number)).then_some(only);
+            return (!tried.contains(&only.number)).then_some(Picked { server: only, trial: None });
         }
         let from = self.turn(self.next.fetch_add(1, Ordering::Relaxed));
-        let turn = (0..self.list.len()).map(|step| &self.list[(from + step) % self.list.len()]);
-        let left = turn.filter(|server| !tried.contains(&server.number));
-        let now = now_ms();
-        // Not by how long they rest: if all are down or broken, they still share the load.
-        left.min_by_key(|server| {
-            let down = server.down_until.load(Ordering::Relaxed) > now;
-            (server.is_draining(), down, server.is_broken_at(now), server.load())
-        })
+        loop {
+            let now = now_ms();
+            let turn = (0..self.list.len()).map(|step| &self.list[(from + step) % self.list.len()]);
+            let left = turn.filter(|server| !tried.contains(&server.number));
+            let left = left.map(|server| (server, self.is_left_alone(server, now)));
+            // Not by how long they rest: if all are down or broken, they still share the load.
+            let (server, alone) = left.min_by_key(|(server, alone)| {
+                (server.is_draining(), *alone, server.is_broken_at(now), server.load())
+            })?;
+            if alone || self.is_up(server) {
+                return Some(Picked { server, trial: None });
+            }
+            if let Some(trial) = server.begin_trial() {
+                return Some(Picked { server, trial: Some(trial) });
+            }
+            // Another thread's request has just become the trial.
+        }
+    }
+
+    /// Whether it is down, and rests or is on trial.
+    fn is_left_alone(&self, server: &Server, now_ms: u64) -> bool {
+        let alone = || server.down_until.load(Ordering::Relaxed) > now_ms || server.on_trial.load(Ordering::Relaxed);
+        !self.is_up(server) && alone()
     }
 
     /// Which server is next: each is first as often as its weight says.
@@ -124,28 +156,46 @@ impl Servers {
         }
     }
 
-    /// A server has answered, or passed a check.
+    /// A server has answered, or passed a check that wants an answer.
     pub fn worked(&self, server: &Server) {
         // Written only on change, because this runs for every request.
+        if server.unanswered.load(Ordering::Relaxed) > 0 {
+            server.unanswered.store(0, Ordering::Relaxed);
+        }
+        self.reached(server);
+    }
+
+    /// A check has connected to a server, and asked it nothing. Whether it would have answered is not known.
+    pub fn reached(&self, server: &Server) {
         if !server.tried.load(Ordering::Relaxed) {
             server.tried.store(true, Ordering::Relaxed);
         }
-        if server.failures.load(Ordering::Relaxed) > 0 {
-            server.failures.store(0, Ordering::Relaxed);
+        if server.unreached.load(Ordering::Relaxed) > 0 {
+            server.unreached.store(0, Ordering::Relaxed);
         }
-        if server.down_until.load(Ordering::Relaxed) > 0 {
+        if server.down_until.load(Ordering::Relaxed) > 0 && self.is_up(server) {
             server.down_until.store(0, Ordering::Relaxed);
             tracing::info!(server = %server.address, "server is back");
         }
     }
 
-    /// A server could not be reached, did not answer, or failed a check, and why.
-    pub fn failed(&self, server: &Server, why: &str) {
+    /// A server could not be reached, and why.
+    pub fn unreached(&self, server: &Server, why: &str) {
+        self.failed(server, &server.unreached, why);
+    }
+
+    /// A server was reached and has not answered, or failed a check, and why.
+    pub fn unanswered(&self, server: &Server, why: &str) {
+        self.failed(server, &server.unanswered, why);
+    }
+
+    fn failed(&self, server: &Server, count: &AtomicU32, why: &str) {
         // This is set before the failure is counted, so whoever sees a failure also sees since when.
-        if server.failures.load(Ordering::Relaxed) == 0 {
+        if server.failures() == 0 {
             server.failing_since_unix_s.store(unix_s(), Ordering::Release);
         }
-        let failures = server.failures.fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        count.fetch_add(1, Ordering::AcqRel);
+        let failures = server.failures();
         server.tried.store(true, Ordering::Relaxed);
         why.clone_into(&mut server.trouble.lock().unwrap_or_else(PoisonError::into_inner));
         if failures >= self.failures_max {
@@ -158,7 +208,7 @@ impl Servers {
 
     /// Whether a server counts as up. One that was down stays down until it has answered, not only until it is tried again.
     pub fn is_up(&self, server: &Server) -> bool {
-        server.failures.load(Ordering::Relaxed) < self.failures_max
+        server.failures() < self.failures_max
     }
 }
 
@@ -186,10 +236,12 @@ impl Server {
         Arc::new(Server {
             number,
             address,
-            failures: AtomicU32::new(0),
+            unreached: AtomicU32::new(0),
+            unanswered: AtomicU32::new(0),
             failing_since_unix_s: AtomicU64::new(0),
             tried: AtomicBool::new(false),
             down_until: AtomicU64::new(0),
+            on_trial: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             weight: AtomicU32::new(1),
@@ -243,6 +295,17 @@ impl Server {
         self.weight.load(Ordering::Relaxed)
     }
 
+    /// How often in a row it has failed.
+    fn failures(&self) -> u32 {
+        self.unreached.load(Ordering::Acquire).saturating_add(self.unanswered.load(Ordering::Acquire))
+    }
+
+    /// Lets one request find out whether it answers again; None if another request does that already.
+    fn begin_trial(self: &Arc<Server>) -> Option<Trial> {
+        let begun = !self.on_trial.swap(true, Ordering::Relaxed);
+        begun.then(|| Trial(Arc::clone(self)))
+    }
+
     /// The number of requests there, divided by its weight.
     fn load(&self) -> u64 {
         u64::from(self.in_flight()) * u64::from(WEIGHT_MAX).pow(2) / u64::from(self.weight())
@@ -259,13 +322,13 @@ impl Server {
 
     /// What was wrong with it when it last failed, if it has not worked since.
     pub fn trouble(&self) -> Option<String> {
-        let failed = self.failures.load(Ordering::Relaxed) > 0;
+        let failed = self.failures() > 0;
         failed.then(|| self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     /// Since when it has been failing, in seconds since 1970.
     pub fn failing_since_unix_s(&self) -> Option<u64> {
-        let failed = self.failures.load(Ordering::Acquire) > 0;
+        let failed = self.failures() > 0;
         failed.then(|| self.failing_since_unix_s.load(Ordering::Relaxed))
     }
 
@@ -283,6 +346,19 @@ impl Server {
     /// How many requests are at this server.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
+    }
+}
+
+impl Busy {
+    /// The server.
+    pub fn server(&self) -> &Server {
+        &self.0
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        self.0.on_trial.store(false, Ordering::Relaxed);
     }
 }
 
@@ -305,16 +381,16 @@ mod tests {
     fn the_least_busy_that_lives_is_asked() {
         let servers = servers(3);
         let _busy = (servers.all()[0].busy(), servers.all()[2].busy());
-        assert_eq!(servers.pick(&[]).unwrap().number, 1);
-        servers.failed(&servers.all()[1], "refused");
+        assert_eq!(servers.pick(&[]).unwrap().server.number, 1);
+        servers.unreached(&servers.all()[1], "refused");
         assert!(servers.is_up(&servers.all()[1]), "once is no proof");
-        servers.failed(&servers.all()[1], "refused again");
+        servers.unreached(&servers.all()[1], "refused again");
         assert!(!servers.is_up(&servers.all()[1]));
         assert_eq!(servers.all()[1].trouble().as_deref(), Some("refused again"));
-        assert_ne!(servers.pick(&[]).unwrap().number, 1);
+        assert_ne!(servers.pick(&[]).unwrap().server.number, 1);
         servers.worked(&servers.all()[1]);
         assert_eq!(servers.all()[1].trouble(), None);
-        assert_eq!(servers.pick(&[]).unwrap().number, 1);
+        assert_eq!(servers.pick(&[]).unwrap().server.number, 1);
     }
 
     #[test]
@@ -323,12 +399,57 @@ mod tests {
         let servers = Servers::new(list, 2, Duration::ZERO);
         let only = &servers.all()[0];
         assert!(!only.was_tried() && servers.is_up(only), "nobody knows yet");
-        servers.failed(only, "refused");
+        servers.unreached(only, "refused");
         assert!(only.was_tried() && only.failing_since_unix_s().is_some());
-        servers.failed(only, "refused");
+        servers.unreached(only, "refused");
         assert!(servers.pick(&[]).is_some() && !servers.is_up(only), "its rest is over, and it has not answered");
         servers.worked(only);
         assert!(servers.is_up(only) && only.failing_since_unix_s().is_none());
+    }
+
+    #[test]
+    fn a_connection_is_no_answer() {
+        let servers = servers(2);
+        let [silent, closed] = [&servers.all()[0], &servers.all()[1]];
+        for _ in 0..2 {
+            servers.unanswered(silent, "no answer in time");
+            servers.unreached(closed, "refused");
+        }
+        servers.reached(silent);
+        servers.reached(closed);
+        assert!(!servers.is_up(silent) && servers.is_up(closed), "only what a connection proves is forgiven");
+        assert!((0..10).all(|_| servers.pick(&[]).unwrap().server.number == 1));
+        servers.worked(silent);
+        assert!(servers.is_up(silent) && silent.trouble().is_none());
+        // Either kind counts towards the same limit.
+        servers.unanswered(silent, "no answer in time");
+        servers.unreached(silent, "refused");
+        assert!(!servers.is_up(silent));
+        servers.reached(silent);
+        assert!(servers.is_up(silent) && silent.trouble().is_some());
+    }
+
+    #[test]
+    fn a_failed_server_gets_one_request_at_a_time_until_it_has_answered() {
+        let list = (0..2).map(|number| Server::new(number, format!("s{number}:80"))).collect();
+        let servers = Servers::new(list, 2, Duration::ZERO);
+        let [failed, good] = [&servers.all()[0], &servers.all()[1]];
+        (0..2).for_each(|_| servers.unanswered(failed, "no answer in time"));
+        // In its first millisecond the clock cannot tell a rest of nothing from one that is not over.
+        std::thread::sleep(Duration::from_millis(2));
+        let _busy = [good.busy(), good.busy()];
+        let picked = servers.pick(&[]).unwrap();
+        assert!(picked.server.number == 0 && picked.trial.is_some(), "its rest is over");
+        assert!((0..10).all(|_| servers.pick(&[]).unwrap().server.number == 1), "one at a time");
+        let last = servers.pick(&[1]).unwrap();
+        assert!(last.server.number == 0 && last.trial.is_none(), "better than nobody");
+        servers.unanswered(failed, "no answer in time");
+        drop(picked.trial);
+        let next = servers.pick(&[]).unwrap();
+        assert!(next.server.number == 0 && next.trial.is_some(), "the next one");
+        servers.worked(failed);
+        let after = servers.pick(&[]).unwrap();
+        assert!(after.server.number == 0 && after.trial.is_none(), "it has answered");
     }
 
     #[test]
@@ -336,7 +457,7 @@ mod tests {
         let servers = servers(2).breaking_at(0.5);
         let first = &servers.all()[0];
         first.drain(true);
-        assert!((0..10).all(|_| servers.pick(&[]).unwrap().number == 1));
+        assert!((0..10).all(|_| servers.pick(&[]).unwrap().server.number == 1));
         servers.all()[1].drain(true);
         assert!(servers.pick(&[]).is_some(), "all drain: better than nothing");
         servers.all().iter().for_each(|server| server.drain(false));
@@ -344,7 +465,7 @@ mod tests {
             servers.answered(first, SubnetKey(subnet), StatusCode::INTERNAL_SERVER_ERROR);
         }
         assert!(first.is_broken() && servers.is_up(first), "it lives, and is not well");
-        assert!((0..10).all(|_| servers.pick(&[]).unwrap().number == 1));
+        assert!((0..10).all(|_| servers.pick(&[]).unwrap().server.number == 1));
     }
 
     #[test]
@@ -352,7 +473,7 @@ mod tests {
         let shared = |servers: &Servers| {
             let mut there = Vec::new();
             for _ in 0..30 {
-                there.push(servers.pick(&[]).unwrap().busy());
+                there.push(servers.pick(&[]).unwrap().server.busy());
             }
             servers.all().iter().map(|server| server.in_flight()).collect::<Vec<_>>()
         };
@@ -365,16 +486,16 @@ mod tests {
         assert_eq!(shared(&broken), [10, 10, 10]);
         let down = servers(3);
         for server in down.all() {
-            (0..2).for_each(|_| down.failed(server, "gone"));
+            (0..2).for_each(|_| down.unreached(server, "gone"));
             std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(shared(&down), [10, 10, 10]);
         // One that is only broken answers somebody; one that is down answers nobody.
         let mixed = servers(2).breaking_at(0.5);
         let (broken, down) = (&mixed.all()[0], &mixed.all()[1]);
-        (0..2).for_each(|_| mixed.failed(down, "gone"));
+        (0..2).for_each(|_| mixed.unreached(down, "gone"));
         (0..8).for_each(|subnet| mixed.answered(broken, SubnetKey(subnet), StatusCode::SERVICE_UNAVAILABLE));
-        assert!((0..10).all(|_| mixed.pick(&[]).unwrap().number == 0));
+        assert!((0..10).all(|_| mixed.pick(&[]).unwrap().server.number == 0));
     }
 
     #[test]
@@ -407,7 +528,7 @@ mod tests {
     fn requests_are_shared_by_weight() {
         let servers = servers(3);
         servers.all()[1].set_weight(3);
-        let picked = |servers: &Servers| servers.pick(&[]).unwrap().number;
+        let picked = |servers: &Servers| servers.pick(&[]).unwrap().server.number;
         let idle = (0..50).map(|_| picked(&servers)).fold([0; 3], |mut counts, number| {
             counts[number] += 1;
             counts
@@ -415,7 +536,7 @@ mod tests {
         assert_eq!(idle, [10, 30, 10], "one after the other");
         let mut there = Vec::new();
         for _ in 0..50 {
-            there.push(servers.pick(&[]).unwrap().busy());
+            there.push(servers.pick(&[]).unwrap().server.busy());
         }
         assert_eq!(servers.all().iter().map(|server| server.in_flight()).collect::<Vec<_>>(), [10, 30, 10]);
         servers.all()[0].set_weight(0);
@@ -438,10 +559,10 @@ mod tests {
     fn if_all_are_down_one_is_tried_all_the_same_but_none_twice() {
         let servers = servers(2);
         for _ in 0..2 {
-            servers.all().iter().for_each(|server| servers.failed(server, "gone"));
+            servers.all().iter().for_each(|server| servers.unreached(server, "gone"));
         }
-        let first = servers.pick(&[]).unwrap().number;
-        let second = servers.pick(&[first]).unwrap().number;
+        let first = servers.pick(&[]).unwrap().server.number;
+        let second = servers.pick(&[first]).unwrap().server.number;
         assert_ne!(first, second);
         assert!(servers.pick(&[first, second]).is_none());
     }

@@ -29,19 +29,19 @@ settings! {
         pub request_buffer: u64 = size("64KiB", "0"..="16MiB"),
         /// What is kept of one response in memory while its client takes it slowly; more goes to a file
         pub response_buffer: u64 = size("256KiB", "0"..="16MiB"),
-        /// How often servers are checked; 0s is never
+        /// How often servers are checked: that they can be connected to, or that they answer if the backend has health=/path; 0s is never
         pub health_every: Duration = duration("5s", "0s"..="1d"),
         /// Failures in a row that make a server count as down
         pub failures: u32 = number(3, 1..=1_000),
         /// The part of all networks that hear nothing but errors (500, 502, 503, 504) of a server, at which others are preferred to it for as long as rest says; 0.0 is never
         pub breaker: f64 = number(0.5, 0.0..=1.0),
-        /// How long a server that is down is left alone
+        /// How long a server that is down is left alone; then one request at a time tries it, until it has answered
         pub rest: Duration = duration("5s", "100ms"..="1d"),
         /// Its servers, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
         pub servers: Vec<String> = fixed(Vec::new()),
         /// Who the servers with TLS have to be.
         pub trust: Trust = fixed(Trust::default()),
-        /// The path to request from a server to check whether it is up; if there is none, a connection is enough.
+        /// The path to request from a server to check whether it is up. If there is none, checks only connect, which says nothing about answers.
         pub health_path: Option<String> = fixed(None),
         /// Whether the server stops working when its client goes: then a slot is free as soon as that happens.
         pub stops_early: bool = fixed(false),

@@ -27,12 +27,12 @@ use super::response_body::ResponseBody;
 use super::server_stream::ServerStream;
 use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
-use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
+use super::upstream::{Asked, HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
 use super::vouching::{tally, vouch};
 use crate::admission::{Class, Cost, Permit, Standing};
-use crate::health::Server;
+use crate::health::{Picked, Server};
 use crate::identity::{BroughtSessions, Fields, Identity};
 use crate::units::Units;
 use crate::waiting_page::is_for_browser;
@@ -405,7 +405,7 @@ impl RequestContext<'_> {
     /// Sends the request to a server, and to another if it never reached the first. The permit comes with what is charged if the client leaves before the response is here.
     async fn send(
         &self,
-        backend: &ActiveBackend,
+        backend: &Arc<ActiveBackend>,
         subnet: SubnetKey,
         (mut permit, unattended): (Permit, Cost),
         mut request: Box<Outgoing>,
@@ -413,12 +413,14 @@ impl RequestContext<'_> {
         let mut tried: Vec<usize> = Vec::new();
         let mut kept = true;
         loop {
-            let Some(server) = backend.servers.pick(&tried) else { return Err(Refusal::new(StatusCode::BAD_GATEWAY)) };
+            let Some(Picked { server, trial }) = backend.servers.pick(&tried) else {
+                return Err(Refusal::new(StatusCode::BAD_GATEWAY));
+            };
             let upload = request.body.watch();
             let (sending, sender) = match self.connect(backend, server, request, kept).await {
                 Ok(connected) => connected,
                 Err((unsent, error)) => {
-                    backend.servers.failed(server, &error.to_string());
+                    backend.servers.unreached(server, &error.to_string());
                     tried.push(server.number);
                     request = unsent;
                     continue;
@@ -427,7 +429,8 @@ impl RequestContext<'_> {
             permit.set_cost(unattended);
             let (held, clock) =
                 (HeldSlot { permit, busy: server.busy() }, upload.as_ref().map(|watch| Arc::clone(&watch.clock)));
-            let (outcome, mut held) = InFlight::start(sending, held, clock, &backend.settings).await;
+            let asked = Asked { backend, subnet, trial };
+            let (outcome, mut held) = InFlight::start(sending, held, clock, asked).await;
             held.iter_mut().for_each(|held| held.permit.set_cost(Cost::Time));
             let NoResponse { again, cause } = match outcome {
                 Some(Ok(response)) => {
@@ -435,7 +438,7 @@ impl RequestContext<'_> {
                     return Ok(Received::new(response, held, sender, server.number));
                 }
                 None => {
-                    backend.servers.failed(server, "no answer in time");
+                    backend.servers.unanswered(server, "no answer in time");
                     return Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT));
                 }
                 Some(Err(lost)) => lost,
@@ -493,7 +496,7 @@ impl RequestContext<'_> {
         match upload.and_then(UploadWatch::fault) {
             Some(fault) => refuse_body(backend, fault),
             None => {
-                backend.servers.failed(server, cause);
+                backend.servers.unanswered(server, cause);
                 Refusal::new(StatusCode::BAD_GATEWAY)
             }
         }

@@ -72,19 +72,27 @@ async fn check_for_ever(backend: Arc<ActiveBackend>) {
 
 async fn check_all(backend: &ActiveBackend) {
     for server in backend.servers.all() {
-        let limit = backend.settings.connect.max(Duration::from_secs(1));
-        let outcome = timeout(limit, check(server, backend, limit)).await;
-        match outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-            Ok(()) => backend.servers.worked(server),
-            Err(error) => backend.servers.failed(server, &error.to_string()),
-        }
+        check(server, backend).await;
     }
 }
 
 /// Whether a server is up: it accepts a connection, proves its name if it has to, and answers below 500 if there is a path to request.
-async fn check(server: &Server, backend: &ActiveBackend, limit: Duration) -> io::Result<()> {
-    let link = ServerStream::open(server, backend.secure.as_ref(), limit).await?;
-    let Some(path) = backend.settings.health_path.as_deref() else { return Ok(()) };
+async fn check(server: &Server, backend: &ActiveBackend) {
+    let (servers, limit) = (&backend.servers, backend.settings.connect.max(Duration::from_secs(1)));
+    let link = match ServerStream::open(server, backend.secure.as_ref(), limit).await {
+        Ok(link) => link,
+        Err(error) => return servers.unreached(server, &error.to_string()),
+    };
+    let Some(path) = backend.settings.health_path.as_deref() else { return servers.reached(server) };
+    let answered = timeout(limit, ask(link, server, path)).await;
+    match answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(()) => servers.worked(server),
+        Err(error) => servers.unanswered(server, &error.to_string()),
+    }
+}
+
+/// Requests this path, and wants an answer below 500.
+async fn ask(link: ServerStream, server: &Server, path: &str) -> io::Result<()> {
     let (mut sender, connection) =
         http1::handshake::<_, RequestBody>(TokioIo::new(link)).await.map_err(io::Error::other)?;
     let driven = tokio::spawn(connection);

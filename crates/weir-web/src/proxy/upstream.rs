@@ -21,15 +21,17 @@ use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout};
+use weir_core::fair::SubnetKey;
 use weir_http1::Refused;
 use weir_http1::field_lines::{FieldLines, is_event_stream};
 
 use super::deadline::Deadline;
 use super::request_body::{Outgoing, RequestBody};
 use super::server_stream::ServerStream;
+use super::site::ActiveBackend;
 use super::upstream_connection::{ConnectionBody, UpstreamConnection};
 use crate::admission::{Permit, UploadClock};
-use crate::health::Busy;
+use crate::health::{Busy, Trial};
 
 /// One connection to a server that hyper drives.
 pub(super) type Sender = http1::SendRequest<RequestBody>;
@@ -286,40 +288,39 @@ impl HeldSlot {
     }
 }
 
+/// Who was asked, and for whom.
+pub(super) struct Asked<'a> {
+    pub(super) backend: &'a Arc<ActiveBackend>,
+    pub(super) subnet: SubnetKey,
+    /// If the request is to find out whether its server answers again.
+    pub(super) trial: Option<Trial>,
+}
+
 /// A request at the backend. If this is dropped, a task of its own waits until the backend has answered.
-pub(super) struct InFlight {
+pub(super) struct InFlight<'a> {
     inner: Option<(Sending, HeldSlot)>,
-    response: Duration,
+    asked: Asked<'a>,
     upload: Option<Arc<UploadClock>>,
     /// The admission's tick wakes us when the backend takes too long, so no timer is needed. In observe mode there is one, because the request may
     /// have left the queue's table.
     timer: Option<Deadline>,
-    drain: Drain,
-    stops_early: bool,
     /// The first poll does not check the time.
     polled: bool,
 }
 
-impl InFlight {
+impl<'a> InFlight<'a> {
     /// Sends a request; the clock is that of its upload, if it has one.
     pub(super) fn start(
         sending: Sending,
         held: HeldSlot,
         upload: Option<Arc<UploadClock>>,
-        backend: &super::backend::Backend,
-    ) -> InFlight {
+        asked: Asked<'a>,
+    ) -> InFlight<'a> {
         if let Some(clock) = &upload {
             held.permit.uploads(Arc::clone(clock));
         }
-        InFlight {
-            inner: Some((sending, held)),
-            response: backend.response,
-            upload,
-            timer: backend.admission.observe.then(Deadline::default),
-            drain: Drain::of(backend),
-            stops_early: backend.stops_early,
-            polled: false,
-        }
+        let timer = asked.backend.settings.admission.observe.then(Deadline::default);
+        InFlight { inner: Some((sending, held)), asked, upload, timer, polled: false }
     }
 
     /// When the backend will have taken too long, counted from when it got the request, or the latest piece of it. The time that the client takes to
@@ -327,7 +328,7 @@ impl InFlight {
     fn limit(&self) -> Instant {
         let since = self.inner.as_ref().map_or_else(Instant::now, |(_, held)| held.permit.since());
         let moved = self.upload.as_ref().map(|clock| clock.moved().unwrap_or_else(Instant::now));
-        moved.map_or(since, |moved| moved.max(since)) + self.response
+        moved.map_or(since, |moved| moved.max(since)) + self.asked.backend.settings.response
     }
 
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
@@ -340,7 +341,7 @@ impl InFlight {
     }
 }
 
-impl Future for InFlight {
+impl Future for InFlight<'_> {
     /// None if the backend took too long.
     type Output = (Option<Outcome>, Option<HeldSlot>);
 
@@ -356,41 +357,70 @@ impl Future for InFlight {
     }
 }
 
-impl Drop for InFlight {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        if self.inner.is_none() || self.stops_early {
+        let Asked { backend, subnet, trial } = &mut self.asked;
+        if self.inner.is_none() || backend.settings.stops_early {
             return;
         }
+        let (backend, subnet, trial) = (Arc::clone(backend), *subnet, trial.take());
         let left = self.limit().saturating_duration_since(Instant::now());
         if let (Some((sending, held)), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(finish_unattended(sending, held, left, self.drain));
+            let unattended = Unattended { backend, subnet, trial, uploads: self.upload.is_some(), left };
+            runtime.spawn(unattended.finish(sending, held));
         }
     }
 }
 
-/// Nobody waits for the response any more, but the backend still works on it.
-async fn finish_unattended(mut sending: Sending, mut held: HeldSlot, left: Duration, limits: Drain) {
-    match timeout(left, std::future::poll_fn(|cx| sending.poll(cx))).await {
-        Ok(Ok(mut response)) => {
-            let lines = response.body_mut().take_lines();
-            let events = lines.map_or_else(|| is_event_stream(response.headers()), |lines| lines.events);
-            if !events && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-                held.permit.ends();
+/// A request whose client has left before the response began.
+struct Unattended {
+    backend: Arc<ActiveBackend>,
+    subnet: SubnetKey,
+    trial: Option<Trial>,
+    /// Whether its body was still arriving.
+    uploads: bool,
+    /// How long the backend may still take.
+    left: Duration,
+}
+
+impl Unattended {
+    /// Nobody waits for the response any more, but the backend still works on it. Whether it answers counts for the server as always: otherwise one that
+    /// hangs would not be found out by clients that are less patient than the gate.
+    async fn finish(self, mut sending: Sending, held: HeldSlot) {
+        let (servers, limits) = (&self.backend.servers, Drain::of(&self.backend.settings));
+        match timeout(self.left, std::future::poll_fn(|cx| sending.poll(cx))).await {
+            Ok(Ok(response)) => {
+                servers.answered(held.busy.server(), self.subnet, response.status());
+                drop(self.trial);
+                finish_response(response, held, limits).await;
             }
-            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                drop(response);
-                // There is no body to read. A worker that only sends notices with its next write.
-                tokio::time::sleep(limits.sending).await;
-            } else {
-                drain(response.into_body(), held, limits, None).await;
+            // If the upload broke off with its client, the backend may have begun, so the slot is kept for as long as usual.
+            Ok(Err(lost)) => {
+                // Neither a body that broke off nor an idle connection that had been closed is the server's fault.
+                if !self.uploads && lost.again.is_none() {
+                    servers.unanswered(held.busy.server(), &lost.cause.to_string());
+                }
+                let rest = held.permit.usual_cost().saturating_sub(held.permit.held()).min(self.left);
+                tokio::time::sleep(rest).await;
             }
+            Err(_) => servers.unanswered(held.busy.server(), "no answer in time"),
         }
-        // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
-        Ok(Err(_)) => {
-            let rest = held.permit.usual_cost().saturating_sub(held.permit.held()).min(left);
-            tokio::time::sleep(rest).await;
-        }
-        Err(_) => {}
+    }
+}
+
+/// A response has begun for which nobody waits.
+async fn finish_response(mut response: Response<UpstreamBody>, mut held: HeldSlot, limits: Drain) {
+    let lines = response.body_mut().take_lines();
+    let events = lines.map_or_else(|| is_event_stream(response.headers()), |lines| lines.events);
+    if !events && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        held.permit.ends();
+    }
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        drop(response);
+        // There is no body to read. A worker that only sends notices with its next write.
+        tokio::time::sleep(limits.sending).await;
+    } else {
+        drain(response.into_body(), held, limits, None).await;
     }
 }
 

@@ -1,8 +1,13 @@
 //! Servers whose answers are not what they should be.
 
-use crate::harness::{PATIENCE, World, body_of, get, saying, status_of};
+use crate::harness::{PATIENCE, World, body_of, get, get1, saying, status_of};
 use http_body_util::BodyExt;
-use tokio::io::AsyncReadExt;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A request that goes through hyper both ways, since its body streams.
@@ -12,7 +17,7 @@ async fn world(octets: &'static str) -> World {
     let server = saying(octets).await;
     World::with(|settings| {
         settings.backends[0].servers = vec![server];
-        settings.backends[0].health_every = std::time::Duration::ZERO;
+        settings.backends[0].health_every = Duration::ZERO;
         settings.backends[0].failures = 1_000;
     })
     .await
@@ -105,4 +110,134 @@ async fn what_caches_share_has_no_cookie_in_it() {
         let response = world.http2().await.send_request(get(world.at, "/")).await.unwrap();
         assert_eq!(response.headers().contains_key("set-cookie"), offered, "{control}");
     }
+}
+
+/// A server that hangs: it is connected to, and does not answer before it is woken.
+#[derive(Clone, Default)]
+struct Hanging {
+    awake: Arc<AtomicBool>,
+    connections: Arc<AtomicU32>,
+    requests: Arc<AtomicU32>,
+}
+
+impl Hanging {
+    async fn start() -> (Hanging, String) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let (hanging, address) = (Hanging::default(), listener.local_addr().unwrap().to_string());
+        let server = hanging.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let server = server.clone();
+                tokio::spawn(async move {
+                    server.connections.fetch_add(1, Ordering::Relaxed);
+                    while stream.read(&mut [0; 4_096]).await.is_ok_and(|octets| octets > 0) {
+                        server.requests.fetch_add(1, Ordering::Relaxed);
+                        if server.awake.load(Ordering::Relaxed) {
+                            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nawake").await;
+                        }
+                    }
+                });
+            }
+        });
+        (hanging, address)
+    }
+}
+
+/// A gate before a server that hangs and a good one; the first is checked all the time, but only connected to.
+async fn beside_a_good_one(hanging: String, rest: Duration, response: Duration) -> World {
+    World::with(|settings| {
+        let backend = &mut settings.backends[0];
+        backend.servers.insert(0, hanging);
+        (backend.health_every, backend.failures) = (Duration::from_millis(20), 2);
+        (backend.rest, backend.response) = (rest, response);
+    })
+    .await
+}
+
+async fn until(what: &str, met: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !met().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
+}
+
+impl World {
+    fn first_is_up(&self) -> bool {
+        self.gate.status().backends[0].servers[0].up
+    }
+
+    async fn ask(&self) -> u16 {
+        self.http1().await.send_request(get1("/")).await.unwrap().status().as_u16()
+    }
+
+    /// The statuses of so many requests.
+    async fn ask_at_once(&self, count: usize) -> Vec<u16> {
+        let mut asking = tokio::task::JoinSet::new();
+        for _ in 0..count {
+            let mut sender = self.http1().await;
+            asking.spawn(async move { sender.send_request(get1("/")).await.unwrap().status().as_u16() });
+        }
+        asking.join_all().await
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_leaves_rotation_although_it_can_be_connected_to() {
+    let (hanging, address) = Hanging::start().await;
+    let world = beside_a_good_one(address, Duration::from_secs(3_600), Duration::from_millis(300)).await;
+    until("the hanging server to be found out", async || {
+        assert!(matches!(world.ask().await, 200 | 504));
+        !world.first_is_up()
+    })
+    .await;
+    let checked = hanging.connections.load(Ordering::Relaxed);
+    until("some more checks", async || hanging.connections.load(Ordering::Relaxed) > checked + 3).await;
+    assert!(!world.first_is_up(), "that it can be connected to is no answer");
+    for _ in 0..20 {
+        assert_eq!(world.ask().await, 200);
+    }
+    world.settle().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hung_is_tried_by_one_request_at_a_time() {
+    let (hanging, address) = Hanging::start().await;
+    let world = beside_a_good_one(address, Duration::from_millis(100), Duration::from_secs(2)).await;
+    until("the hanging server to be found out", async || {
+        world.ask_at_once(4).await;
+        !world.first_is_up()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let before = hanging.requests.load(Ordering::Relaxed);
+    let failed = world.ask_at_once(30).await.iter().filter(|status| **status != 200).count();
+    let tried = hanging.requests.load(Ordering::Relaxed) - before;
+    assert!(failed <= 1 && tried == 1, "{failed} of 30 had no answer, {tried} were sent there");
+    hanging.awake.store(true, Ordering::Relaxed);
+    until("it to be back", async || {
+        assert!(matches!(world.ask().await, 200 | 504));
+        world.first_is_up()
+    })
+    .await;
+    world.settle().await;
+}
+
+/// People leave long before a gate gives up.
+#[tokio::test]
+async fn a_server_that_hangs_is_found_out_by_clients_that_do_not_wait_for_it() {
+    let (hanging, address) = Hanging::start().await;
+    let world = beside_a_good_one(address, Duration::from_secs(3_600), Duration::from_millis(500)).await;
+    let asked = || hanging.requests.load(Ordering::Relaxed) + world.seen.requests.load(Ordering::Relaxed) as u32;
+    until("the hanging server to be found out", async || {
+        let before = asked();
+        let mut stream = world.connect().await;
+        stream.write_all(ASK.as_bytes()).await.unwrap();
+        until("one of the servers to be asked", async || asked() > before).await;
+        drop(stream);
+        !world.first_is_up()
+    })
+    .await;
+    world.settle().await;
 }
