@@ -18,6 +18,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     whole.see(data);
     data.iter().for_each(|octet| pieces.see(&[*octet]));
     assert_eq!((whole.saw_both(), whole.in_head()), (pieces.saw_both(), pieces.in_head()));
+    assert_eq!(whole.saw_unclear(), pieces.saw_unclear());
     let _ = take(&mut BytesMut::from(data), &Method::GET, FieldsInto::Lines(&mut FieldLines::new()));
     let mut input = BytesMut::from(data);
     if let Ok(Some(mut head)) = take(&mut input, &Method::GET, FieldsInto::Map(&mut HeaderMap::new())) {

@@ -35,6 +35,8 @@ pub enum Refused {
     HostName,
     /// A request with both Content-Length and Transfer-Encoding.
     RequestLengths,
+    /// A request with a length of so many digits that it cannot be followed, or behind one.
+    RequestLength,
     /// A request with a transfer coding besides chunked.
     TransferCoding,
     /// A request whose head is longer than it may be.
@@ -70,7 +72,7 @@ pub struct Rule {
 
 impl Refused {
     /// Everything that is refused: requests first, then responses.
-    pub const ALL: [Refused; 18] = [
+    pub const ALL: [Refused; 19] = [
         Refused::Method,
         Refused::ProtocolWithoutConnect,
         Refused::UnknownProtocol,
@@ -80,6 +82,7 @@ impl Refused {
         Refused::HostsDiffer,
         Refused::HostName,
         Refused::RequestLengths,
+        Refused::RequestLength,
         Refused::TransferCoding,
         Refused::RequestTooLarge,
         Refused::ResponseHead,
@@ -114,6 +117,7 @@ impl Refused {
             Refused::RequestLengths => {
                 request(StatusCode::BAD_REQUEST, "RFC 9112 6.3", "both a length and a transfer coding")
             }
+            Refused::RequestLength => request(StatusCode::BAD_REQUEST, "RFC 9112 6.3", "a length of too many digits"),
             Refused::TransferCoding => {
                 request(StatusCode::NOT_IMPLEMENTED, "RFC 9112 6.1", "a transfer coding besides chunked")
             }

@@ -37,6 +37,8 @@ pub(super) struct Client {
     pub(super) interim: InterimResponses,
     /// A head with two lengths was seen.
     both_lengths: AtomicBool,
+    /// A length was seen that cannot be followed.
+    unclear_length: AtomicBool,
     /// A head was longer than it may be.
     long_head: AtomicBool,
     /// Since when a head is incomplete; 0 if none is.
@@ -88,6 +90,7 @@ impl Client {
             clock,
             interim: InterimResponses::default(),
             both_lengths: AtomicBool::new(false),
+            unclear_length: AtomicBool::new(false),
             long_head: AtomicBool::new(false),
             head_since: AtomicU64::new(0),
             stuck_since: AtomicU64::new(0),
@@ -109,6 +112,10 @@ impl Client {
 
     pub(super) fn saw_both_lengths(&self) -> bool {
         self.both_lengths.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn saw_unclear_length(&self) -> bool {
+        self.unclear_length.load(Ordering::Relaxed)
     }
 
     pub(super) fn saw_long_head(&self) -> bool {
@@ -322,6 +329,9 @@ impl<S> ClientStream<S> {
                 let raw = watch.see(octets);
                 if watch.saw_both() {
                     self.client.both_lengths.store(true, Ordering::Relaxed);
+                }
+                if watch.saw_unclear() {
+                    self.client.unclear_length.store(true, Ordering::Relaxed);
                 }
                 if watch.saw_long() {
                     self.client.long_head.store(true, Ordering::Relaxed);

@@ -359,8 +359,13 @@ impl RequestContext<'_> {
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
         let host = request_check::check(parts, headers::is_on_stream(parts))?;
         // If a request has both fields, hyper removes Content-Length; only the framing watch has seen that it was there.
-        if self.client.saw_both_lengths() && parts.headers.contains_key(header::TRANSFER_ENCODING) {
+        let chunked = parts.headers.contains_key(header::TRANSFER_ENCODING);
+        if self.client.saw_both_lengths() && chunked {
             return Err(Refused::RequestLengths.into());
+        }
+        // The watch sees nothing any more behind a length that it cannot follow.
+        if self.client.saw_unclear_length() && (chunked || parts.headers.contains_key(header::CONTENT_LENGTH)) {
+            return Err(Refused::RequestLength.into());
         }
         if self.client.saw_long_head() {
             return Err(Refused::RequestTooLarge.into());

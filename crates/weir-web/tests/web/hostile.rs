@@ -90,6 +90,43 @@ async fn requests_that_mean_two_things_are_refused() {
     world.settle().await;
 }
 
+/// Before a request with both lengths comes one whose own length is in two pieces: behind many blanks, or many zeros. Whoever loses its place there takes
+/// the body for a head, and the last request for the body of that.
+#[tokio::test]
+async fn a_length_that_comes_in_two_pieces_hides_nothing() {
+    let world = World::new().await;
+    let (blanks, zeros) = (" ".repeat(60), "0".repeat(80));
+    let hidden = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG";
+    let lure = |behind: usize| format!("GET / HTTP/1.1\r\nContent-Length: {behind}\r\n\r\n");
+    let (body, chunk) = (lure(hidden.len()), format!("\r\n{}", lure(hidden.len() + 7)));
+    let (size, chunk_size) = (body.len(), chunk.len());
+    // hyper has the connection after the first request.
+    let head = "GET /echo HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\nPOST /echo HTTP/1.1\r\nHost: a\r\n";
+    for (first, second, answers) in [
+        (format!("{head}Content-Length:{blanks}"), format!("{size}\r\n\r\n{body}{hidden}"), &[200, 200, 400][..]),
+        (format!("{head}Content-Length: {zeros}"), format!("{size}\r\n\r\n{body}{hidden}"), &[200, 400]),
+        (
+            format!("{head}Transfer-Encoding: chunked\r\n\r\n{zeros}"),
+            format!("{chunk_size:x}\r\n{chunk}\r\n0\r\n\r\n{hidden}"),
+            &[200, 200, 400],
+        ),
+    ] {
+        let mut stream = world.connect().await;
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(first.as_bytes()).await.unwrap();
+        // So that the gate reads the first piece by itself.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        stream.write_all(second.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        let closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await;
+        let _ = closed.expect("the gate answers and closes");
+        let said = String::from_utf8_lossy(&said);
+        let statuses: Vec<u16> = said.match_indices("HTTP/1.1 ").map(|(at, _)| status_of(&said[at..])).collect();
+        assert_eq!(statuses, answers, "{first}: {said}");
+    }
+    world.settle().await;
+}
+
 #[tokio::test]
 async fn methods_for_other_proxies_are_refused() {
     let world = World::new().await;
