@@ -1,7 +1,7 @@
 //! What the fields of a response say about its body and its connection; and a function that puts fields into a map.
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 use super::Field;
 use super::field_lines::is;
@@ -13,7 +13,7 @@ pub(super) struct FramingFields {
     pub(super) length: Option<u64>,
     /// There is a transfer coding.
     pub(super) coded: bool,
-    /// The last transfer coding is `chunked`.
+    /// The only transfer coding is `chunked`.
     pub(super) chunked: bool,
     pub(super) close: bool,
 }
@@ -25,7 +25,7 @@ impl FramingFields {
             return self.length(value);
         }
         if is(name, "transfer-encoding") {
-            (self.coded, self.chunked) = (true, last(value).eq_ignore_ascii_case(b"chunked"));
+            (self.coded, self.chunked) = (true, !self.coded && is_chunked(value));
             return Ok(true);
         }
         if is(name, "connection") {
@@ -48,8 +48,16 @@ impl FramingFields {
     }
 }
 
-fn last(list: &[u8]) -> &[u8] {
-    list.rsplit(|octet| *octet == b',').next().unwrap_or_default().trim_ascii()
+/// Whether this list names `chunked` and no other coding. What is inside other codings would reach the client without a word that it is coded.
+fn is_chunked(list: &[u8]) -> bool {
+    let mut codings = list.split(|octet| *octet == b',').map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
+    codings.next().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked")) && codings.next().is_none()
+}
+
+/// Whether a message with these fields has no transfer coding, or `chunked` alone.
+pub fn is_only_chunked(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(header::TRANSFER_ENCODING).iter();
+    lines.next().is_none_or(|line| is_chunked(line.as_bytes())) && lines.next().is_none()
 }
 
 pub(super) fn is_keep_alive(word: &[u8]) -> bool {

@@ -26,7 +26,7 @@ pub mod request_head;
 pub mod response_head;
 pub mod write;
 
-pub use fields::head_end;
+pub use fields::{head_end, is_only_chunked};
 /// A field as it was read: its name, and its value as octets.
 pub use httparse::Header as Field;
 pub use refused::Refused;

@@ -45,6 +45,8 @@ pub enum Refused {
     ResponseHead,
     /// A response whose lengths disagree, or are no numbers.
     ResponseLength,
+    /// A response with a transfer coding besides chunked.
+    ResponseCoding,
     /// A response whose head does not end.
     ResponseTooLarge,
     /// A response whose chunks or trailers cannot be parsed.
@@ -72,7 +74,7 @@ pub struct Rule {
 
 impl Refused {
     /// Everything that is refused: requests first, then responses.
-    pub const ALL: [Refused; 19] = [
+    pub const ALL: [Refused; 20] = [
         Refused::Method,
         Refused::ProtocolWithoutConnect,
         Refused::UnknownProtocol,
@@ -87,6 +89,7 @@ impl Refused {
         Refused::RequestTooLarge,
         Refused::ResponseHead,
         Refused::ResponseLength,
+        Refused::ResponseCoding,
         Refused::ResponseTooLarge,
         Refused::Chunk,
         Refused::Broken,
@@ -126,6 +129,7 @@ impl Refused {
             }
             Refused::ResponseHead => response("RFC 9112 4 and 5", "the head is not valid HTTP"),
             Refused::ResponseLength => response("RFC 9112 6.3", "the length is not clear"),
+            Refused::ResponseCoding => response("RFC 9112 6.1", "a transfer coding besides chunked"),
             Refused::ResponseTooLarge => response("RFC 9110 5.4", "the head is too large"),
             Refused::Chunk => response("RFC 9112 7.1", "the chunks are not valid"),
             Refused::Broken => response("RFC 9112 8", "it broke off before"),

@@ -5,6 +5,7 @@
 use http::header::{self, HeaderValue};
 use http::{Method, Version, request};
 
+use super::fields::is_only_chunked;
 use super::refused::Refused;
 
 /// The host of a request that may be passed on. `extended` is true for a request with `:protocol`, as in RFC 8441.
@@ -21,7 +22,8 @@ pub fn check(parts: &request::Parts, extended: bool) -> Result<HeaderValue, Refu
     if !path.starts_with('/') && !whole_server {
         return Err(Refused::Target);
     }
-    if !is_only_chunked(parts) {
+    // hyper takes the chunks off and leaves what is inside as it is, and the server would not be told that this is compressed (RFC 9112 section 6.1).
+    if !is_only_chunked(&parts.headers) {
         return Err(Refused::TransferCoding);
     }
     let host = host(parts)?;
@@ -29,15 +31,6 @@ pub fn check(parts: &request::Parts, extended: bool) -> Result<HeaderValue, Refu
         return Err(Refused::HostName);
     }
     Ok(host)
-}
-
-/// Whether there is no transfer coding, or chunked alone. hyper takes the chunks off and leaves what is inside as it is, and the server would not be told
-/// that this is compressed (RFC 9112 section 6.1).
-fn is_only_chunked(parts: &request::Parts) -> bool {
-    let lines = parts.headers.get_all(header::TRANSFER_ENCODING).iter();
-    let codings = lines.flat_map(|line| line.as_bytes().split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
-    let mut codings = codings.filter(|coding| !coding.is_empty());
-    codings.next().is_none_or(|coding| coding.eq_ignore_ascii_case(b"chunked")) && codings.next().is_none()
 }
 
 /// One host, said once (RFC 9112 section 3.2); an absolute target and an HTTP/2 authority must agree with the header.

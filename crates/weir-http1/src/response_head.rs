@@ -1,6 +1,7 @@
 //! Reads the head of a server's response, and finds out how the end of its body is marked (RFC 9112 section 6.3).
 //!
-//! Strict where two readers could disagree: two lengths, a length beside chunks and a length that is no number are refused.
+//! Strict where two readers could disagree: two lengths, a length beside chunks, a length that is no number and codings other than chunks are
+//! refused.
 //! Linear in the octets of the head, which the caller bounds. In a map, values share the head's octets. As lines ([`FieldLines`]) they are copied
 //! to where they go out again, without a map between.
 
@@ -129,6 +130,7 @@ fn framing(said: &FramingFields, status: StatusCode, method: &Method) -> Result<
         _ if bare || *method == Method::HEAD => BodyFraming::Length(0),
         Some(_) if said.coded => return Err(Refused::ResponseLength),
         Some(length) => BodyFraming::Length(length),
+        None if said.coded && !said.chunked => return Err(Refused::ResponseCoding),
         None if said.chunked => BodyFraming::Chunks(Chunks::Size),
         None => BodyFraming::UntilClose,
     })
@@ -206,8 +208,8 @@ mod tests {
         assert!(matches!(head("200 OK").0.framing, BodyFraming::UntilClose));
         assert!(matches!(head("204 No\r\nContent-Length: 5").0.framing, BodyFraming::Length(0)));
         assert!(matches!(head("304 x\r\nTransfer-Encoding: chunked").0.framing, BodyFraming::Length(0)));
-        assert!(matches!(head("200 x\r\nTransfer-Encoding: gzip, Chunked").0.framing, BodyFraming::Chunks(_)));
-        assert!(matches!(head("200 x\r\nTransfer-Encoding: chunked, gzip").0.framing, BodyFraming::UntilClose));
+        assert!(matches!(head("200 x\r\nTransfer-Encoding: Chunked ,").0.framing, BodyFraming::Chunks(_)));
+        assert!(matches!(head("304 x\r\nTransfer-Encoding: gzip, chunked").0.framing, BodyFraming::Length(0)));
         let (twice, headers) = head("200 x\r\nContent-Length: 5\r\nContent-Length: 5");
         assert!(matches!(twice.framing, BodyFraming::Length(5)));
         assert_eq!(headers.get_all(header::CONTENT_LENGTH).iter().count(), 1);
@@ -230,6 +232,21 @@ mod tests {
                 "{lengths}"
             );
         }
+    }
+
+    #[test]
+    fn codings_that_the_client_would_not_be_told_are_refused() {
+        for codings in ["gzip, chunked", "gzip", "chunked, gzip", "chunked, chunked", "identity", "xchunked", "", ","] {
+            let text = format!("200 OK\r\nTransfer-Encoding: {codings}");
+            let refused = read(&format!("HTTP/1.1 {text}\r\n\r\n")).unwrap_err();
+            assert_eq!(
+                (refused, lines(&text).unwrap_err()),
+                (Refused::ResponseCoding, Refused::ResponseCoding),
+                "{codings}"
+            );
+        }
+        let twice = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(read(twice).unwrap_err(), Refused::ResponseCoding);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use tokio::time::{Instant, timeout};
 use weir_core::fair::SubnetKey;
 use weir_http1::Refused;
 use weir_http1::field_lines::{FieldLines, is_event_stream};
+use weir_http1::is_only_chunked;
 
 use super::deadline::Deadline;
 use super::request_body::{Outgoing, RequestBody};
@@ -243,6 +244,10 @@ impl Sending {
                 // hyper follows the chunks, and the length would still be passed on to the client.
                 Ok(response) if has_two_lengths(&response) => {
                     Err(NoResponse { again: None, cause: Refused::ResponseLength.into() })
+                }
+                // hyper takes the chunks off and leaves what is inside as it is.
+                Ok(response) if !is_only_chunked(response.headers()) => {
+                    Err(NoResponse { again: None, cause: Refused::ResponseCoding.into() })
                 }
                 Ok(response) => Ok(response.map(UpstreamBody::Hyper)),
                 Err(mut error) => Err(NoResponse {

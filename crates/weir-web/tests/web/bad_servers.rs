@@ -44,6 +44,8 @@ async fn what_is_no_answer_is_a_502() {
             "two lengths",
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
         ),
+        ("a coding in chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+        ("a coding without chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello"),
     ] {
         let world = world(octets).await;
         let said = world.say(format!("{ASK}GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")).await;
@@ -65,6 +67,11 @@ async fn neither_is_it_one_to_an_upload() {
             .await;
     let said = upload(&both).await;
     assert!(status_of(&said) == 502 && !said.contains("hello"), "{said}");
+    for codings in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked"] {
+        let answer = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {codings}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+        let said = upload(&world(answer.leak()).await).await;
+        assert!(status_of(&said) == 502 && !said.contains("hello"), "{said}");
+    }
     let broken = world("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n5\r\nhello\r\n0\r\n\r\n").await;
     let said = upload(&broken).await;
     assert!(!said.contains("hello") && !said.ends_with("0\r\n\r\n"), "{said}");
