@@ -79,10 +79,7 @@ impl FieldLines {
         self.dated |= is(name, "date");
         self.sized |= is(name, "content-length");
         self.events |= is(name, "content-type") && is_of_events(value);
-        if is(name, "cache-control") {
-            self.cached.see(value);
-        }
-        self.cached.expires |= is(name, "expires") && is_late(value);
+        self.cached.note(name, value);
         self.unbuffered |= is(name, BUFFERING) && value.eq_ignore_ascii_case(b"no");
         write_line(&mut self.text, name, value);
     }
@@ -135,25 +132,58 @@ struct Cached {
     private: bool,
     public: bool,
     expires: bool,
+    /// Some kind of shared cache is told in a field of its own that it may keep it, whatever the others are told.
+    targeted: bool,
 }
 
 impl Cached {
-    fn see(&mut self, control: &[u8]) {
-        for word in control.split(|octet| *octet == b',').map(<[u8]>::trim_ascii) {
-            let (name, value) = match word.iter().position(|octet| *octet == b'=') {
-                Some(at) => (&word[..at], word[at + 1..].trim_ascii()),
-                None => (word, &b""[..]),
-            };
-            let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-            let lasts = value.iter().any(|octet| (b'1'..=b'9').contains(octet));
-            self.private |= is(b"private") || is(b"no-store");
-            self.public |= is(b"public") || is(b"immutable") || ((is(b"max-age") || is(b"s-maxage")) && lasts);
+    #[inline]
+    fn note(&mut self, name: &str, value: &[u8]) {
+        if is(name, "cache-control") {
+            let (public, private) = control(value);
+            self.public |= public;
+            self.private |= private;
+        } else if is_targeted(name) {
+            let (public, private) = control(value);
+            self.targeted |= public && !private;
+        } else if is(name, "x-accel-expires") {
+            self.targeted |= lasts(value);
+        } else if is(name, "expires") {
+            self.expires |= is_late(value);
         }
     }
 
     fn is_shared(self) -> bool {
-        (self.public || self.expires) && !self.private
+        self.targeted || ((self.public || self.expires) && !self.private)
     }
+}
+
+/// Whether a field is meant for one kind of shared cache, which goes by it and not by `Cache-Control`: `CDN-Cache-Control` and its like (RFC 9213), and
+/// the older ones of Varnish, Fastly and Akamai.
+#[inline]
+fn is_targeted(name: &str) -> bool {
+    let of_target = || name.get(name.len().saturating_sub(14)..).is_some_and(|end| is(end, "-cache-control"));
+    is(name, "surrogate-control") || is(name, "edge-control") || of_target()
+}
+
+/// Whether a list of directives says that anybody's cache may keep the response, and whether it says that it must not.
+fn control(list: &[u8]) -> (bool, bool) {
+    let (mut public, mut private) = (false, false);
+    for word in list.split(|octet| *octet == b',').map(<[u8]>::trim_ascii) {
+        let (name, value) = match word.iter().position(|octet| *octet == b'=') {
+            Some(at) => (&word[..at], word[at + 1..].trim_ascii()),
+            None => (word, &b""[..]),
+        };
+        let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+        private |= is(b"private") || is(b"no-store");
+        public |= is(b"public") || is(b"immutable") || ((is(b"max-age") || is(b"s-maxage")) && lasts(value));
+    }
+    (public, private)
+}
+
+/// Whether a number of seconds is more than 0.
+fn lasts(value: &[u8]) -> bool {
+    value.iter().any(|octet| (b'1'..=b'9').contains(octet))
 }
 
 /// Whether an `Expires` may lie ahead: servers that want nothing kept write 0, -1 or a date of the last century.
@@ -178,9 +208,8 @@ pub fn given_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> 
 
 /// Whether a shared cache may keep a response with these headers.
 pub fn is_for_shared_caches(headers: &HeaderMap) -> bool {
-    let expires = headers.get(header::EXPIRES).is_some_and(|date| is_late(date.as_bytes()));
-    let mut cached = Cached { expires, ..Cached::default() };
-    headers.get_all(header::CACHE_CONTROL).iter().for_each(|control| cached.see(control.as_bytes()));
+    let mut cached = Cached::default();
+    headers.iter().for_each(|(name, value)| cached.note(name.as_str(), value.as_bytes()));
     cached.is_shared()
 }
 
@@ -215,6 +244,30 @@ mod tests {
             assert!(!lines.is_for_shared_caches());
             lines.add("Expires", b"Thu, 01 Jan 2099 00:00:00 GMT");
             assert!(lines.is_for_shared_caches());
+        }
+    }
+
+    #[test]
+    fn what_one_kind_of_cache_is_told_counts_whatever_the_others_are_told() {
+        for (name, value, shared) in [
+            ("CDN-Cache-Control", "max-age=60", true),
+            ("Cloudflare-CDN-Cache-Control", "public, max-age=60", true),
+            ("CDN-Cache-Control", "max-age=0", false),
+            ("CDN-Cache-Control", "no-store, max-age=60", false),
+            ("Surrogate-Control", "max-age=60, content=\"ESI/1.0\"", true),
+            ("Surrogate-Control", "no-store", false),
+            ("Edge-Control", "!no-store, max-age=1d", true),
+            ("X-Accel-Expires", "60", true),
+            ("X-Accel-Expires", "@0", false),
+            ("X-Cache", "max-age=60", false),
+        ] {
+            let mut lines = FieldLines::new();
+            lines.add(name, value.as_bytes());
+            lines.add("Cache-Control", b"private, no-store");
+            let mut headers = HeaderMap::from_iter([(header::CACHE_CONTROL, HeaderValue::from_static("private"))]);
+            headers.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_static(value));
+            let said = (lines.is_for_shared_caches(), is_for_shared_caches(&headers));
+            assert_eq!(said, (shared, shared), "{name}: {value}");
         }
     }
 

@@ -215,8 +215,12 @@ impl UpstreamResponse {
         ClientResponse { response: self.stream_body(thread, record), lines }
     }
 
-    /// Whether a cache may give it to other clients: then one client's cookie must not be in it.
+    /// Whether a cache may give it to other clients: then one client's cookie must not be in it. A 304 is for what caches have kept already, and they put its
+    /// fields there.
     fn is_for_many(&self) -> bool {
+        if self.response.status() == StatusCode::NOT_MODIFIED {
+            return true;
+        }
         let in_map = || is_for_shared_caches(self.response.headers());
         self.lines.as_ref().map_or_else(in_map, FieldLines::is_for_shared_caches)
     }

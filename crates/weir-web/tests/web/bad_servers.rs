@@ -104,18 +104,30 @@ async fn a_server_that_breaks_off_is_not_held_against_the_client() {
 
 #[tokio::test]
 async fn what_caches_share_has_no_cookie_in_it() {
-    for (control, offered) in [("public, max-age=60", false), ("s-maxage=60", false), ("private", true)] {
-        let answer = format!("HTTP/1.1 200 OK\r\nCache-Control: {control}\r\nContent-Length: 2\r\n\r\nok");
+    for (head, offered) in [
+        ("200 OK\r\nCache-Control: public, max-age=60", false),
+        ("200 OK\r\nCache-Control: s-maxage=60", false),
+        ("200 OK\r\nCache-Control: private", true),
+        ("200 OK\r\nCache-Control: private\r\nCDN-Cache-Control: max-age=60", false),
+        ("200 OK\r\nCache-Control: private\r\nCDN-Cache-Control: max-age=0", true),
+        ("200 OK\r\nCache-Control: no-store\r\nSurrogate-Control: max-age=60", false),
+        ("200 OK\r\nX-Accel-Expires: 60", false),
+        // It renews what a cache has kept, and its fields are put there.
+        ("304 Not Modified\r\nETag: \"1\"", false),
+        ("304 Not Modified\r\nCache-Control: private", false),
+    ] {
+        let body = if head.starts_with("304") { "" } else { "ok" };
+        let answer = format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         let world = world(answer.leak()).await;
         let mut stream = world.connect().await;
-        tokio::io::AsyncWriteExt::write_all(&mut stream, ASK.as_bytes()).await.unwrap();
-        let mut said = Vec::new();
-        while !said.ends_with(b"ok") {
+        stream.write_all(ASK.as_bytes()).await.unwrap();
+        let (mut said, end) = (Vec::new(), format!("\r\n\r\n{body}"));
+        while !said.ends_with(end.as_bytes()) {
             assert!(tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.unwrap().unwrap() > 0);
         }
-        assert_eq!(String::from_utf8_lossy(&said).contains("set-cookie"), offered, "{control}");
+        assert_eq!(String::from_utf8_lossy(&said).contains("set-cookie"), offered, "{head}");
         let response = world.http2().await.send_request(get(world.at, "/")).await.unwrap();
-        assert_eq!(response.headers().contains_key("set-cookie"), offered, "{control}");
+        assert_eq!(response.headers().contains_key("set-cookie"), offered, "{head}");
     }
 }
 
