@@ -195,16 +195,17 @@ impl RequestContext<'_> {
         stream.likely |= upgrade_to.is_some() && backend.settings.streams_hold_slots;
         let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
-            let shared = &self.thread.shared;
-            let reading = ReadAhead {
-                memory: backend.settings.request_buffer,
-                file: if unbuffered { None } else { shared.upload_buffer(identity.subnet) },
-                trailers: headers::trailers(&parts.headers),
+            let trailers = headers::trailers(&parts.headers);
+            let read = if unbuffered {
+                RequestBody::as_it_comes(body, limits, trailers)
+            } else {
+                let (memory, file) =
+                    (backend.settings.request_buffer, self.thread.shared.upload_buffer(identity.subnet));
+                let _sending = self.client.sends();
+                // Boxed, so that requests without a body do not reserve room for it while they wait.
+                Box::pin(RequestBody::gather(body, ReadAhead { memory, file, trailers }, limits, &mut share)).await
             };
-            let _sending = self.client.sends();
-            // Boxed, so that requests without a body do not reserve room for it while they wait.
-            let gathered = Box::pin(RequestBody::gather(body, reading, limits, &mut share)).await;
-            request.body = gathered.map_err(|fault| refuse_body(&backend, fault))?;
+            request.body = read.map_err(|fault| refuse_body(&backend, fault))?;
         }
         let Outgoing { parts, body, .. } = &mut *request;
         let upgrade = upgrade_to.as_ref().and_then(|_| parts.extensions.remove::<OnUpgrade>());

@@ -1,8 +1,8 @@
 //! A request's body on its way to the backend.
 //!
 //! Every body is read before a slot is asked for, up to the backend's buffer into memory and the rest into a file ([`super::buffer`]): a
-//! client that sends slowly makes only itself wait. If there is no room for the rest, the body streams, and then the slot waits for its
-//! client. A body must come at a minimum pace: a piece from time to time, and the configured rate overall. The clock for this runs only
+//! client that sends slowly makes only itself wait. If there is no room for the rest, or the route is `unbuffered`, the body streams, and
+//! then the slot waits for its client. A body must come at a minimum pace: a piece from time to time, and the configured rate overall. The clock for this runs only
 //! while we wait for the client. A body's size is bounded, and so is what is read ahead into memory and files ([`super::budget`]).
 
 use std::pin::Pin;
@@ -184,11 +184,8 @@ impl RequestBody {
         if body.is_end_stream() {
             return Ok(RequestBody::Whole(None));
         }
-        if body.size_hint().exact().is_some_and(|size| size > limits.body_bytes) {
-            return Err(BodyFault::TooLarge);
-        }
         let ReadAhead { memory, file, trailers } = reading;
-        let mut upload = Upload::new(body, limits, trailers);
+        let mut upload = Upload::new(body, limits, trailers)?;
         upload.read_ahead(memory, share).await?;
         if let Some(file) = file.filter(|_| !upload.has_ended()) {
             upload.behind = Some(file);
@@ -201,6 +198,15 @@ impl RequestBody {
             return Err(BodyFault::NoRoom);
         }
         Ok(upload.whole_if_ended())
+    }
+
+    /// Passes it on as it comes, from the first octet. `trailers` are those that may be passed on.
+    pub(super) fn as_it_comes(
+        body: Incoming,
+        limits: &Limits,
+        trailers: Vec<HeaderName>,
+    ) -> Result<RequestBody, BodyFault> {
+        Upload::new(body, limits, trailers).map(Upload::whole_if_ended)
     }
 
     /// What it holds in memory.
@@ -246,10 +252,13 @@ impl RequestBody {
 }
 
 impl Upload {
-    fn new(rest: Incoming, limits: &Limits, passed: Vec<HeaderName>) -> Upload {
+    fn new(rest: Incoming, limits: &Limits, passed: Vec<HeaderName>) -> Result<Upload, BodyFault> {
+        if rest.size_hint().exact().is_some_and(|size| size > limits.body_bytes) {
+            return Err(BodyFault::TooLarge);
+        }
         let (clock, fault) = (Arc::default(), Arc::default());
         let (first, behind, pace) = (Bytes::new(), None, Pace::new(limits));
-        Upload { first, behind, trailers: None, passed, rest, over: false, pace, clock, fault }
+        Ok(Upload { first, behind, trailers: None, passed, rest, over: false, pace, clock, fault })
     }
 
     /// Gathers it in one piece, because many small pieces would take far more memory than they hold.

@@ -3,9 +3,10 @@
 use crate::harness::{PATIENCE, World, get1, status_of};
 use bytes::Bytes;
 use http::Request;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use weir_web::admission::Slots;
 
 const GET: &str = "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -63,6 +64,50 @@ async fn where_uploads_stream_one_that_stalls_gives_its_slot_to_who_waits() {
     assert_eq!(counters.refused[5], 1);
     world.settle().await;
     assert!(world.gate.status().backends[0].servers[0].up, "it is not the server's fault");
+}
+
+/// The server decides when it answers: it may speak before its client does, or after each piece.
+#[tokio::test]
+async fn an_unbuffered_upload_is_passed_on_from_its_first_octet() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let server = listener.local_addr().unwrap().to_string();
+    for by_route in [true, false] {
+        let world = World::with(|settings| {
+            let backend = &mut settings.backends[0];
+            (backend.servers, backend.health_every) = (vec![server.clone()], Duration::ZERO);
+            (settings.rules[0].unbuffered, backend.unbuffered) = (by_route, !by_route);
+        })
+        .await;
+        for length in ["Content-Length: 10", "Transfer-Encoding: chunked"] {
+            let mut upload = world.connect().await;
+            let head = format!("POST /up HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{length}\r\n\r\n");
+            upload.write_all(head.as_bytes()).await.unwrap();
+            let (mut asked, _) = tokio::time::timeout(PATIENCE, listener.accept()).await.expect("it is sent").unwrap();
+            let mut came = Vec::new();
+            read_until(&mut asked, &mut came, b"\r\n\r\n").await;
+            let pieces: [&[u8]; 2] = if length.ends_with("10") {
+                [b"first", b"again"]
+            } else {
+                [b"5\r\nfirst\r\n", b"5\r\nagain\r\n0\r\n\r\n"]
+            };
+            upload.write_all(pieces[0]).await.unwrap();
+            read_until(&mut asked, &mut came, b"first").await;
+            upload.write_all(pieces[1]).await.unwrap();
+            read_until(&mut asked, &mut came, b"again").await;
+            asked.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
+            let said = rest_of(upload).await;
+            assert!(status_of(&said) == 200 && said.ends_with("ok"), "{said}");
+        }
+        world.settle().await;
+    }
+}
+
+/// Reads until these octets have come.
+async fn read_until(stream: &mut TcpStream, came: &mut Vec<u8>, octets: &[u8]) {
+    while !came.windows(octets.len()).any(|window| window == octets) {
+        let read = tokio::time::timeout(PATIENCE, stream.read_buf(came)).await.expect("they come").unwrap();
+        assert!(read > 0, "it ends behind {}", String::from_utf8_lossy(came));
+    }
 }
 
 /// Where hyper serves: it reads no more behind what it has, and sees no end there.
