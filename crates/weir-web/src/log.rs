@@ -1,7 +1,7 @@
 //! The access log, written off the hot path.
 //!
 //! A proxy thread formats a line into its own buffer when a response ends, and hands full buffers to one writer thread. If the
-//! disk is slower than the traffic, lines are dropped and counted; nobody waits. Formats: combined (nginx's and
+//! disk is slower than the traffic, or full, lines are dropped and counted; nobody waits. Formats: combined (nginx's and
 //! Apache's) and JSON lines. What clients send is escaped.
 
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -69,7 +69,24 @@ pub struct AccessLog {
     format: Format,
     full: Mutex<Option<SyncSender<LogMessage>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    shared: Arc<Shared>,
+}
+
+/// What the threads and the writer tell each other beside the lines.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Lines that were not written.
     dropped: AtomicU64,
+    /// The file is to be opened again before the next line.
+    reopen: AtomicBool,
+}
+
+impl Shared {
+    /// These octets are not written, or only the rest of a line of them was left.
+    fn drop_lines(&self, lines: &[u8]) {
+        let lost = memchr::memchr_iter(b'\n', lines).count();
+        self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+    }
 }
 
 /// The buffer of one thread.
@@ -82,7 +99,8 @@ pub struct LogBuffer {
 #[derive(Debug)]
 enum LogMessage {
     Lines(Vec<u8>),
-    Reopen,
+    /// There are no lines, and something else to do.
+    Look,
 }
 
 /// A buffer is passed to the writer when it is this full, or once a second.
@@ -95,25 +113,27 @@ impl AccessLog {
     pub fn open(settings: &LogSettings) -> io::Result<Arc<AccessLog>> {
         let file = Sink::open(&settings.path)?;
         let (full, messages) = sync_channel(BUFFERS_MAX);
-        let path = settings.path.clone();
-        let writer =
-            std::thread::Builder::new().name("web-log".into()).spawn(move || write_all(file, &path, &messages))?;
+        let shared = Arc::new(Shared::default());
+        let writer = Writer { path: settings.path.clone(), sink: file, torn: false, shared: Arc::clone(&shared) };
+        let writer = std::thread::Builder::new().name("web-log".into()).spawn(move || writer.run(&messages))?;
         Ok(Arc::new(AccessLog {
             format: settings.format,
             full: Mutex::new(Some(full)),
             writer: Mutex::new(Some(writer)),
-            dropped: AtomicU64::new(0),
+            shared,
         }))
     }
 
     /// Opens the file again, because it may have been renamed.
     pub fn reopen(&self) {
-        self.send(LogMessage::Reopen);
+        self.shared.reopen.store(true, Ordering::Release);
+        // If so much waits for the disk that this finds no room, the writer looks before it writes that.
+        self.send(LogMessage::Look);
     }
 
-    /// Lines that were dropped because the disk was too slow.
+    /// Lines that were dropped because the disk was too slow, or could not be written.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.shared.dropped.load(Ordering::Relaxed)
     }
 
     /// Writes what is buffered and ends the writer.
@@ -128,8 +148,7 @@ impl AccessLog {
         let full = lock(&self.full);
         let Some(full) = full.as_ref() else { return };
         if let Err(TrySendError::Full(LogMessage::Lines(lines))) = full.try_send(message) {
-            let lost = memchr::memchr_iter(b'\n', &lines).count();
-            self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+            self.shared.drop_lines(&lines);
         }
     }
 }
@@ -183,26 +202,82 @@ impl Sink {
         OpenOptions::new().create(true).append(true).open(path).map(Sink::File)
     }
 
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
         match self {
-            Sink::File(file) => file.write_all(lines),
-            Sink::Error => io::stderr().write_all(lines),
+            Sink::File(file) => file.write(lines),
+            Sink::Error => io::stderr().write(lines),
         }
     }
 }
 
-fn write_all(mut sink: Sink, path: &Path, messages: &Receiver<LogMessage>) {
-    let mut complained = false;
-    while let Ok(message) = messages.recv() {
-        let outcome = match message {
-            LogMessage::Lines(lines) => sink.write(&lines),
-            LogMessage::Reopen => Sink::open(path).map(|opened| sink = opened),
-        };
-        if let Err(error) = outcome
-            && !std::mem::replace(&mut complained, true)
-        {
-            tracing::warn!(%error, path = %path.display(), "the access log cannot be written");
+/// The thread that writes.
+#[derive(Debug)]
+struct Writer {
+    path: PathBuf,
+    sink: Sink,
+    /// The last line in the file has no end, because the disk was full.
+    torn: bool,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    fn run(mut self, messages: &Receiver<LogMessage>) {
+        let mut complained = false;
+        while let Ok(message) = messages.recv() {
+            let reopened = self.reopen_if_asked();
+            let written = match message {
+                LogMessage::Lines(lines) => self.write(&lines),
+                LogMessage::Look => Ok(()),
+            };
+            match reopened.and(written) {
+                Ok(()) => complained = false,
+                Err(error) => {
+                    if !std::mem::replace(&mut complained, true) {
+                        tracing::warn!(%error, path = %self.path.display(), "the access log cannot be written");
+                    }
+                }
+            }
         }
+    }
+
+    /// If the file cannot be opened the old one is used, and the next lines try again.
+    fn reopen_if_asked(&mut self) -> io::Result<()> {
+        if self.shared.reopen.swap(false, Ordering::Acquire) {
+            let opened = Sink::open(&self.path).inspect_err(|_| self.shared.reopen.store(true, Ordering::Release))?;
+            (self.sink, self.torn) = (opened, false);
+        }
+        Ok(())
+    }
+
+    /// Writes all lines, or counts those that are lost.
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let mut rest = lines;
+        let outcome = self.write_rest(&mut rest);
+        if outcome.is_err() {
+            self.shared.drop_lines(rest);
+        }
+        outcome
+    }
+
+    /// Leaves in `rest` what could not be written.
+    fn write_rest(&mut self, rest: &mut &[u8]) -> io::Result<()> {
+        if self.torn {
+            self.sink.write(b"\n")?;
+            self.torn = false;
+        }
+        while !rest.is_empty() {
+            match self.sink.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(octets) => {
+                    let (written, left) = rest.split_at(octets);
+                    self.torn = !written.ends_with(b"\n");
+                    *rest = left;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -356,5 +431,57 @@ mod tests {
             assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 1);
         }
         assert_eq!(log.dropped(), 0);
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_does_not_take_are_counted() {
+        let settings = LogSettings { path: "/dev/full".into(), format: Format::Combined };
+        let log = AccessLog::open(&settings).unwrap();
+        let buffer = LogBuffer::new(Arc::clone(&log));
+        for _ in 0..3 {
+            buffer.add(&entry());
+        }
+        buffer.flush();
+        log.close();
+        assert_eq!(log.dropped(), 3);
+    }
+
+    #[test]
+    fn a_line_that_a_full_disk_has_cut_does_not_run_into_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        std::fs::write(&path, "one\nhalf of").unwrap();
+        let sink = Sink::open(&path).unwrap();
+        let mut writer = Writer { path: path.clone(), sink, torn: true, shared: Arc::default() };
+        writer.write(b"two\n").unwrap();
+        writer.write(b"three\n").unwrap();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "one\nhalf of\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn a_file_is_opened_again_however_many_lines_wait_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
+        // A pipe that nobody reads is a disk that takes nothing more.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let log = AccessLog::open(&LogSettings { path: path.clone(), format: Format::Combined }).unwrap();
+        let mut slow = File::open(&path).unwrap();
+        drop(both);
+        log.send(LogMessage::Lines(vec![b'\n'; 1 << 20]));
+        // The second time it is certain that the writer has taken the first message and waits.
+        for times in 1..=2 {
+            while log.dropped() < times {
+                log.send(LogMessage::Lines(b"line\n".to_vec()));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        std::fs::rename(&path, &moved).unwrap();
+        log.reopen();
+        let reading = std::thread::spawn(move || io::copy(&mut slow, &mut io::sink()));
+        log.close();
+        reading.join().unwrap().unwrap();
+        let lines = std::fs::read_to_string(&path).expect("there is a new file").lines().count();
+        assert_eq!(lines, BUFFERS_MAX, "all that waited is in it");
     }
 }

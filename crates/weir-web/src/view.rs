@@ -37,7 +37,7 @@ pub struct Status {
     /// Clients that were cut off because they took their responses too slowly when the buffers were full.
     #[serde(default)]
     pub readers_cut: u64,
-    /// Lines of the access log that were dropped because the disk was too slow.
+    /// Lines of the access log that were dropped because the disk was too slow, or did not take them.
     pub log_lines_dropped: u64,
     /// The backends with their queues.
     pub backends: Vec<BackendView>,
@@ -158,7 +158,7 @@ impl Status {
         let cut = "Clients cut off because they took their responses too slowly when the buffers were full";
         page.counter("weir_web_readers_cut_total", cut, self.readers_cut);
         page.counter("weir_web_given_up_total", "Requests that their client gave up", self.given_up);
-        let dropped = "Lines of the access log that the disk was too slow for";
+        let dropped = "Lines of the access log that the disk was too slow for, or did not take";
         page.counter("weir_web_log_lines_dropped_total", dropped, self.log_lines_dropped);
         self.gauges(&mut page);
         self.counters(&mut page);
