@@ -43,7 +43,7 @@ settings! {
         pub stranger_weight: f64 = number(1.0, 0.001..=1_000_000.0),
         /// How many known visitors all strangers together count as while a backend is overloaded; 0.0 treats strangers like everybody
         pub strangers: f64 = number(8.0, 0.0..=1_000_000.0),
-        /// How old a visitor's cookie must be for the visitor to be known
+        /// How old a visitor's cookie must be for the visitor to be known; at most a third of web.identity.cookie_lifetime
         pub standing_after: Duration = duration("5m", "0s"..="30d"),
         /// What clients with a key weigh, in visitors.
         pub weights: Vec<(SubnetKey, u32)> = fixed(Vec::new()),

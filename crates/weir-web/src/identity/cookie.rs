@@ -39,6 +39,8 @@ pub struct Cookies {
     attributes: Box<str>,
     attributes_tls: Box<str>,
     lifetime_s: u64,
+    /// How old a cookie must be for its owner to be known.
+    standing_s: u64,
     key: hmac::Key,
     previous: Option<hmac::Key>,
     seen: Seen,
@@ -65,6 +67,7 @@ impl Cookies {
     pub fn new(settings: &CookieSettings, secret: &Secret) -> Result<Cookies, SecretError> {
         let purpose = "weir web cookie";
         let lifetime_s = settings.lifetime.min(LIFETIME_MAX).as_secs().max(1);
+        let standing_after = settings.standing_after.min(settings.standing_after_max());
         let attributes = format!("; Path=/; Max-Age={lifetime_s}; HttpOnly; SameSite=Lax");
         let random = siphash::Key::from_bytes;
         Ok(Cookies {
@@ -72,6 +75,8 @@ impl Cookies {
             attributes_tls: format!("{attributes}; Secure").into(),
             attributes: attributes.into(),
             lifetime_s,
+            // Rounded up, because cookies count in seconds, and one that is a part of a second too young makes nobody known.
+            standing_s: standing_after.as_millis().div_ceil(1_000).try_into().unwrap_or(lifetime_s),
             key: settings.key.as_ref().unwrap_or(secret).hmac_key(purpose),
             previous: settings.previous_key.as_ref().map(|key| key.hmac_key(purpose)),
             seen: Seen::new(SEEN_BITS, random(random_bytes()?)),
@@ -100,9 +105,9 @@ impl Cookies {
         self.issue(siphash::hash(self.ids, &[&number.to_le_bytes()]), subnet, now, tls)
     }
 
-    /// A new cookie that counts as this old.
-    pub fn make_old(&self, subnet: SubnetKey, age: Duration, now: SystemTime, tls: bool) -> HeaderValue {
-        let age = age.min(Duration::from_secs(self.lifetime_s / 3));
+    /// A new cookie whose owner is known at once.
+    pub fn make_standing(&self, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
+        let age = Duration::from_secs(self.standing_s);
         self.make(subnet, now.checked_sub(age).unwrap_or(now), tls)
     }
 
@@ -112,9 +117,10 @@ impl Cookies {
         Some(u64::from_be_bytes(*body[5..].first_chunk()?))
     }
 
-    /// A cookie with the same id. The age of its predecessor is kept, up to an eighth of a lifetime, so that a known visitor stays known.
+    /// A cookie with the same id. The age of its predecessor is kept, up to an eighth of a lifetime, or more if it takes more to be known: a known visitor
+    /// stays known.
     pub fn renew(&self, cookie: Cookie, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
-        let kept = cookie.age.min(Duration::from_secs(self.lifetime_s / 8));
+        let kept = cookie.age.min(Duration::from_secs((self.lifetime_s / 8).max(self.standing_s)));
         self.issue(cookie.id, subnet, now.checked_sub(kept).unwrap_or(now), tls)
     }
 
@@ -224,6 +230,36 @@ mod tests {
         let again = find(&cookies, &renewed, HOME, at(20)).unwrap();
         assert!(again.id == good.id && !again.stale, "{again:?}");
         assert!(again.age > Duration::from_secs(7 * DAY), "who was known stays known: {again:?}");
+    }
+
+    #[test]
+    fn who_is_known_stays_known_whatever_it_takes_to_be_known() {
+        let second = Duration::from_secs(1);
+        for (lifetime_s, standing_after) in [
+            (30 * DAY, 7 * DAY as u32 * second),
+            (30 * DAY, 10 * DAY as u32 * second),
+            (15 * 60, 5 * 60 * second),
+            (60, Duration::from_millis(1_500)),
+            (400 * DAY, 30 * DAY as u32 * second),
+        ] {
+            let lifetime = Duration::from_secs(lifetime_s);
+            let cookies = cookies(&CookieSettings { lifetime, standing_after, ..CookieSettings::default() });
+            // In the middle of a second as well.
+            for now in [at(0), at(0) + Duration::from_millis(999)] {
+                let vouched = pair(&cookies.make_standing(HOME, now, false));
+                let found = find(&cookies, &vouched, HOME, now).unwrap();
+                assert!(found.age >= standing_after && !found.stale, "{standing_after:?} of {lifetime:?}: {found:?}");
+            }
+            let mut line = pair(&cookies.make(HOME, at(0), false));
+            let mut now = at(0);
+            for _ in 0..5 {
+                now += lifetime / 2 + second;
+                let old = find(&cookies, &line, HOME, now).expect("it is good for longer");
+                line = pair(&cookies.renew(old, HOME, now, false));
+                let new = find(&cookies, &line, HOME, now).unwrap();
+                assert!(new.age >= standing_after && !new.stale, "{standing_after:?} of {lifetime:?}: {new:?}");
+            }
+        }
     }
 
     #[test]

@@ -153,9 +153,14 @@ impl Identities {
         }
     }
 
-    /// A cookie for a client of this subnet for which the application vouches: it counts as old at once.
-    pub fn vouched_cookie(&self, subnet: SubnetKey, age: Duration, now: SystemTime) -> Option<HeaderValue> {
-        self.rules.cookies.as_ref().map(|cookies| cookies.make_old(subnet, age, now, self.tls))
+    /// A cookie for a client of this subnet for which the application vouches: with it the client is known at once.
+    pub fn vouched_cookie(&self, subnet: SubnetKey, now: SystemTime) -> Option<HeaderValue> {
+        self.rules.cookies.as_ref().map(|cookies| cookies.make_standing(subnet, now, self.tls))
+    }
+
+    /// A new cookie for a client of this subnet.
+    pub fn new_cookie(&self, subnet: SubnetKey, now: SystemTime) -> Option<HeaderValue> {
+        self.rules.cookies.as_ref().map(|cookies| cookies.make(subnet, now, self.tls))
     }
 
     /// The session of a client when it comes the next time, if it is given this cookie now: that of the cookie that it has already, otherwise of this one.

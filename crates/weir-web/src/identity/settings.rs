@@ -51,6 +51,8 @@ settings! {
         pub key_file as "cookie_key_file": Option<PathBuf> = path().optional(),
         /// A file with the key that signed them before: its cookies are still good, and signed anew; empty for none
         pub previous_key_file as "previous_cookie_key_file": Option<PathBuf> = path().optional(),
+        /// How old a cookie must be for its owner to be known, at any backend.
+        pub standing_after: Duration = fixed(Duration::from_secs(5 * 60)),
         /// What is in the first file.
         pub key: Option<Secret> = fixed(None),
         /// What is in the second file.
@@ -134,6 +136,14 @@ impl FromStr for TrustedNetwork {
             NetworkError::Prefix { most } => format!("the prefix length must be a number from 0 to {most}"),
             NetworkError::HostBits(_) => error.to_string(),
         })
+    }
+}
+
+impl CookieSettings {
+    /// How old the owner of a cookie may have to be. A cookie is renewed when half of its life is over, and the new one must be young enough to live
+    /// for a while, although it keeps this age.
+    pub fn standing_after_max(&self) -> Duration {
+        self.lifetime / 3
     }
 }
 

@@ -113,7 +113,7 @@ impl Refusal {
     ) -> Refusal {
         self.new_cookie = offered;
         if self.is_waiting_page() && self.new_cookie.is_none() && identity.cookie_age.is_none() {
-            self.new_cookie = identities.vouched_cookie(identity.subnet, Duration::ZERO, now);
+            self.new_cookie = identities.new_cookie(identity.subnet, now);
         }
         if let Some(RefusalBody::Wait(_, place)) = self.said.as_deref_mut()
             && let Some(Place { room, promise }) = place.take()

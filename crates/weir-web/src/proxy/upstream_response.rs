@@ -193,8 +193,7 @@ impl UpstreamResponse {
         let protocol = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
         hop_by_hop::strip(self.response.headers_mut());
         if self.signs_in(thread, &site.settings.web.sign_in_cookie) {
-            let (client, age) = (record.client(), self.backend.settings.admission.standing_after);
-            self.new_cookie = client.identities.vouched_cookie(self.subnet, age, thread.wall_time());
+            self.new_cookie = record.client().identities.vouched_cookie(self.subnet, thread.wall_time());
         }
         if let Some(cookie) = self.new_cookie.take()
             && !self.is_for_many()

@@ -247,7 +247,7 @@ fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::R
         ),
         (false, _) => backends,
     };
-    let identities = identities(&config.web_identity, data)?;
+    let identities = identities(config, data)?;
     let secure = Secure { tls: tls.clone(), named: Some(named) };
     let reloaded = gate.reload(settings(config, secure, identities, backends, data)?)?;
     if same && let Some(tls) = tls {

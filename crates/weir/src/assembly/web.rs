@@ -16,7 +16,7 @@ use weir_store::folder::DataFolder;
 use weir_tls::{CHALLENGE_PROTOCOL, CertificateFiles, NamedCertificates, Tls};
 use weir_web::admission::Slots;
 use weir_web::builtin;
-use weir_web::identity::{self, Identities};
+use weir_web::identity::Identities;
 use weir_web::proxy::{Backend, BackendRule, Gate, Settings};
 
 /// How often the certificate's files are checked for changes.
@@ -37,7 +37,7 @@ pub(crate) async fn web_gate(
     }
     let tls = certificate(config, data.path(), named)?;
     let backends = backends(config).await?;
-    let identities = identities(&config.web_identity, data.path())?;
+    let identities = identities(config, data.path())?;
     let secure = Secure { tls, named: Some(Arc::clone(named)) };
     let settings = settings(config, secure, identities, backends, data.path())?;
     let gate = Gate::start(settings).context("the web gate cannot start")?;
@@ -146,9 +146,11 @@ pub(super) fn backend(config: &Config, rule: &BackendRule) -> Backend {
 }
 
 /// How clients are told apart.
-pub(super) fn identities(from: &identity::Settings, data: &Path) -> anyhow::Result<Identities> {
+pub(super) fn identities(config: &Config, data: &Path) -> anyhow::Result<Identities> {
+    let from = &config.web_identity;
     let secret = secret(from, data)?;
     let mut settings = from.clone();
+    settings.cookie.standing_after = config.web.usual.admission.standing_after;
     let key = |path: &Option<PathBuf>| path.as_deref().map(read_key).transpose();
     settings.cookie.key = key(&from.cookie.key_file)?;
     settings.cookie.previous_key = key(&from.cookie.previous_key_file)?;

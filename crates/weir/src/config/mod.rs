@@ -134,6 +134,7 @@ impl Config {
             let what = "this is the gate's own cookie, which everybody gets: a gate behind this one would make everybody known".to_owned();
             reader.blame("web", "sign_in_cookie", what, "name the cookie that the application sets at the sign-in");
         }
+        self.check_standing(reader);
         if self.directory.is_on() && self.submission.dovecot_socket.is_some() {
             let what =
                 "Dovecot checks all logins of people who send mail, so the directory would not be asked".to_owned();
@@ -143,6 +144,18 @@ impl Config {
                 what,
                 "let Dovecot ask the directory, or unset submission.dovecot_socket",
             );
+        }
+    }
+
+    /// Cookies must live long enough for their owners to become known, and to stay so.
+    fn check_standing(&self, reader: &mut Reader<'_>) {
+        let (cookie, after) = (&self.web_identity.cookie, self.web.usual.admission.standing_after);
+        if !cookie.name.is_empty() && after > cookie.standing_after_max() {
+            let what = "visitors would not become known, or not stay known: this is more than a third of the time for which a cookie \
+                        is good (web.identity.cookie_lifetime)"
+                .to_owned();
+            let hint = "make standing_after shorter, or cookie_lifetime under [web.identity] at least three times as long as it";
+            reader.blame("web", "standing_after", what, hint);
         }
     }
 

@@ -133,6 +133,26 @@ fn a_configuration_that_lets_everybody_in_or_tells_nobody_is_refused() {
 }
 
 #[test]
+fn cookies_must_live_long_enough_for_visitors_to_become_known() {
+    for (standing_after, cookie_lifetime) in [("14d", "30d"), ("5m", "4m"), ("5m", "14m"), ("30d", "89d")] {
+        let text = format!(
+            "[web]\nstanding_after = \"{standing_after}\"\n[web.identity]\ncookie_lifetime = \"{cookie_lifetime}\"\n"
+        );
+        let said = problems(&text);
+        assert!(said.contains("web.standing_after: visitors would not become known"), "{text}\n{said}");
+        let without = format!("{text}cookie = \"\"\n");
+        assert!(Loaded::from_text(&without, None).is_ok(), "nobody is known by a cookie there");
+    }
+    assert!(problems("[web.identity]\ncookie_lifetime = \"4m\"\n").contains("web.standing_after"));
+    for (standing_after, cookie_lifetime) in [("10d", "30d"), ("5m", "15m"), ("0s", "1m"), ("30d", "90d")] {
+        let text = format!(
+            "[web]\nstanding_after = \"{standing_after}\"\n[web.identity]\ncookie_lifetime = \"{cookie_lifetime}\"\n"
+        );
+        assert!(Loaded::from_text(&text, None).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn a_web_gate_that_believes_everybody_is_refused() {
     let check = |text: &str| Loaded::from_text(text, None).map(drop).map_err(|problems| problems.to_string());
     let refused = |text: String, part: &str| {
