@@ -205,10 +205,11 @@ impl Link {
         self.documents.uses()
     }
 
-    /// Whether it is this front-end's turn to make this version of the history document.
-    pub fn has_turn(&self, version: u64) -> bool {
+    /// Whether it is this front-end's turn to make this version of the history document. If those whose turn it was have missed it, it passes to the next:
+    /// they may learn nothing, or be about to leave.
+    pub fn has_turn(&self, version: u64, missed: u64) -> bool {
         let before = self.peers.iter().filter(|peer| peer.origin < self.origin).count() as u64;
-        version % (self.peers.iter().count() as u64 + 1) == before
+        version.wrapping_add(missed) % (self.peers.iter().count() as u64 + 1) == before
     }
 
     /// The state of the exchange; the caller adds what it knows of carriers.

@@ -12,7 +12,7 @@ use super::relay::{Relay, RelaySettings};
 use super::shared_queue::SharedQueue;
 use super::status::{Alarm, Status};
 use crate::identity::{Identities, Secret};
-use crate::profile::tally::{Counted, Tally};
+use crate::profile::tally::{Counted, Since, Tally};
 use crate::profile::{Document, DocumentError};
 use bytes::Bytes;
 use std::path::PathBuf;
@@ -309,12 +309,13 @@ impl Worker {
         let Some(lessons) = &mut self.lessons else { return };
         let current = self.published.borrow().clone();
         let next = current.as_ref().map_or(1, |document| document.version + 1);
-        if !self.link.has_turn(next) {
+        let now_unix_s = moment.wall_us / 1_000_000;
+        if !self.link.has_turn(next, lessons.missed_turns(current.as_deref(), now_unix_s)) {
             return;
         }
-        if let Some(text) = lessons.next_text(current.as_deref(), moment.wall_us / 1_000_000) {
+        if let Some(text) = lessons.next_text(current.as_deref(), now_unix_s) {
             match self.link.put_document(text, moment) {
-                Ok(id) => lessons.offered(id),
+                Ok(id) => lessons.offered(id, now_unix_s),
                 Err(error) => tracing::error!(%error, "the learned history cannot be used"),
             }
         }
@@ -326,35 +327,63 @@ struct Lessons {
     learning: Learning,
     tally: Arc<Tally>,
     started_unix_s: u64,
-    /// Counts that no document in use holds yet, and the document that will hold them.
+    /// Counts that no document in use holds yet, since when they were gathered, and the document that will hold them.
     pending: Counted,
-    offer: Option<DocumentId>,
+    since: Since,
+    offer: Option<Offer>,
+}
+
+/// A document of our own that is not in use yet.
+struct Offer {
+    id: DocumentId,
+    /// When its counts were taken.
+    taken_unix_s: u64,
 }
 
 impl Lessons {
     fn new(learning: Learning, tally: Arc<Tally>) -> Lessons {
-        Lessons { learning, tally, started_unix_s: wall_us() / 1_000_000, pending: Counted::default(), offer: None }
+        let started_unix_s = wall_us() / 1_000_000;
+        let since = Since { unix_s: started_unix_s, document: None };
+        Lessons { learning, tally, started_unix_s, pending: Counted::default(), since, offer: None }
+    }
+
+    /// How long ago the last version was made, or how long we have been there to see it.
+    fn waited_s(&self, current: Option<&Document>, now_unix_s: u64) -> u64 {
+        let last = current.map_or(self.started_unix_s, |document| document.made_unix_s.max(self.started_unix_s));
+        now_unix_s.saturating_sub(last)
+    }
+
+    fn period_s(&self) -> u64 {
+        self.learning.period.as_secs().max(1)
+    }
+
+    /// How many front-ends have let their turn pass: whoever has it makes a version when the last one is as old as the period, and has another period for
+    /// it.
+    fn missed_turns(&self, current: Option<&Document>, now_unix_s: u64) -> u64 {
+        (self.waited_s(current, now_unix_s) / self.period_s()).saturating_sub(1)
     }
 
     fn next_text(&mut self, current: Option<&Document>, now_unix_s: u64) -> Option<Bytes> {
-        let last = current.map_or(self.started_unix_s, |document| document.made_unix_s.max(self.started_unix_s));
-        if self.offer.is_some() || now_unix_s.saturating_sub(last) < self.learning.period.as_secs().max(1) {
+        if self.offer.is_some() || self.waited_s(current, now_unix_s) < self.period_s() {
             return None;
         }
         self.pending.add(self.tally.take());
-        let document = self.pending.next_document(current, last, now_unix_s, self.learning.half_life);
+        let document = self.pending.next_document(current, &self.since, now_unix_s, self.learning.half_life);
         Some(document.text().into())
     }
 
-    fn offered(&mut self, id: DocumentId) {
-        self.offer = Some(id);
+    fn offered(&mut self, id: DocumentId, taken_unix_s: u64) {
+        self.offer = Some(Offer { id, taken_unix_s });
     }
 
     /// A document is in use. If it is ours, its counts are in it; if it is another's, ours wait for our next turn.
-    fn adopted(&mut self, _: &Document, id: DocumentId) {
-        if self.offer.take() == Some(id) {
+    fn adopted(&mut self, document: &Arc<Document>, id: DocumentId) {
+        let own = self.offer.take().filter(|offer| offer.id == id);
+        if let Some(Offer { taken_unix_s, .. }) = own {
             self.pending = Counted::default();
+            self.since = Since { unix_s: taken_unix_s, document: Some(Arc::clone(document)) };
         }
+        self.since.document.get_or_insert_with(|| Arc::clone(document));
     }
 }
 
@@ -381,4 +410,41 @@ pub enum ExchangeError {
     /// rustls refused its settings.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_nobody_takes_passes_to_the_next() {
+        let learning = Learning { period: Duration::from_secs(3_600), half_life: Duration::from_secs(86_400) };
+        let mut lessons = Lessons::new(learning, Arc::default());
+        lessons.started_unix_s = 1_000;
+        let document = Document::new(7, 10_000, Default::default(), crate::profile::Remainder::default());
+        let missed = |after_s: u64| lessons.missed_turns(Some(&document), 10_000 + after_s);
+        assert_eq!([0, 3_600, 7_199, 7_200, 10_799, 10_800].map(missed), [0, 0, 0, 1, 1, 2]);
+        assert_eq!(lessons.missed_turns(None, 1_000 + 7_200), 1);
+        // While nobody was there nobody had a turn.
+        lessons.started_unix_s = 1_000_000;
+        assert_eq!(lessons.missed_turns(Some(&document), 1_000_000 + 3_600), 0);
+    }
+
+    #[test]
+    fn counts_that_others_came_before_are_gathered_on() {
+        let learning = Learning { period: Duration::from_secs(1), half_life: Duration::from_secs(86_400) };
+        let mut lessons = Lessons::new(learning, Arc::default());
+        let of =
+            |version| Arc::new(Document::new(version, 1, Default::default(), crate::profile::Remainder::default()));
+        let id = |version| DocumentId { version, digest: 5 };
+        lessons.since.unix_s = 100;
+        lessons.adopted(&of(1), id(1));
+        lessons.offered(id(2), 200);
+        lessons.adopted(&of(3), id(3));
+        let version = |lessons: &Lessons| lessons.since.document.as_ref().map(|document| document.version);
+        assert_eq!((lessons.since.unix_s, version(&lessons)), (100, Some(1)), "another's");
+        lessons.offered(id(4), 300);
+        lessons.adopted(&of(4), id(4));
+        assert_eq!((lessons.since.unix_s, version(&lessons)), (300, Some(4)), "its own");
+    }
 }

@@ -3,7 +3,8 @@
 //! Admission notes a request only while its backend is not saturated: an attack must not become history. A session counts once an hour, and
 //! a subnet grows by no more than a day allows ([`weir_core::fair::visits`]). Counts grow old with a half-life, so the document follows the
 //! traffic of the last weeks. Front-ends take turns: the next version is made by the one whose turn it is, from the document in use and
-//! what it has counted itself since its last turn.
+//! what it has counted itself since its last turn. What others have added since then counts towards what a subnet may grow, so it makes no
+//! difference at how many front-ends it asks.
 //!
 //! Cost of a note: a shard's lock, tried once (a lost note among many does no harm), and one hash. Memory: [`SUBNETS_MAX`] subnets at most;
 //! further ones are only counted together.
@@ -11,7 +12,7 @@
 use super::document::{Document, Remainder, SUBNETS_MAX};
 use crate::identity::Network;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_core::fair::visits::{Hour, allowance, hour_of};
 use weir_core::fair::{SessionKey, SubnetKey};
@@ -88,6 +89,14 @@ impl Shard {
     }
 }
 
+/// Since when counts were gathered, and the document in use at that time.
+#[derive(Clone, Debug, Default)]
+pub struct Since {
+    pub unix_s: u64,
+    /// None if there was none, or if it is the one that is continued.
+    pub document: Option<Arc<Document>>,
+}
+
 /// Counts taken out of a tally.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
@@ -107,16 +116,15 @@ impl Counted {
         }
     }
 
-    /// The next version: the counts of `old`, aged, and these counts, as far as a subnet may grow since `since_unix_s`.
+    /// The next version: the counts of `old`, aged, and these counts, as far as a subnet may grow since they were begun.
     pub fn next_document(
         &self,
         old: Option<&Document>,
-        since_unix_s: u64,
+        since: &Since,
         now_unix_s: u64,
         half_life: Duration,
     ) -> Document {
-        let days = now_unix_s.saturating_sub(since_unix_s) as f64 / 86_400.0;
-        let mut counts = self.grown(old, days);
+        let mut counts = self.grown(old, since, now_unix_s);
         let Some(old) = old else {
             return Document::new(1, now_unix_s, counts, self.remainder());
         };
@@ -136,10 +144,17 @@ impl Counted {
         Document::new(old.version.saturating_add(1), now_unix_s.max(old.made_unix_s), counts, rest)
     }
 
-    /// The counts, none larger than its subnet may add in so many days.
-    fn grown(&self, old: Option<&Document>, days: f64) -> HashMap<Network, f64> {
-        let before = |network: &Network| old.and_then(|old| old.subnets.get(network)).copied().unwrap_or(0.0);
-        let grown = |network: &Network, count: f64| count.min(allowance(before(network), days));
+    /// The counts, none larger than what its subnet may still add: what it may grow by in this time, without what others have added meanwhile.
+    fn grown(&self, old: Option<&Document>, since: &Since, now_unix_s: u64) -> HashMap<Network, f64> {
+        let days = now_unix_s.saturating_sub(since.unix_s) as f64 / 86_400.0;
+        let visits = |document: Option<&Document>, network: &Network| {
+            document.and_then(|document| document.subnets.get(network)).copied().unwrap_or(0.0)
+        };
+        let grown = |network: &Network, count: f64| {
+            let before = visits(since.document.as_deref().or(old), network);
+            let by_others = (visits(old, network) - before).max(0.0);
+            count.min((allowance(before, days) - by_others).max(0.0))
+        };
         self.counts.iter().map(|(network, count)| (*network, grown(network, *count))).collect()
     }
 
@@ -154,6 +169,10 @@ mod tests {
 
     const DAY: u64 = 86_400;
     const HALF_LIFE: Duration = Duration::from_secs(100 * DAY);
+
+    fn since(unix_s: u64) -> Since {
+        Since { unix_s, document: None }
+    }
 
     fn net(text: &str) -> Network {
         text.parse().unwrap()
@@ -174,16 +193,16 @@ mod tests {
         let tally = Tally::default();
         visit(&tally, "192.0.2.0/24", 3, 0..10);
         visit(&tally, "198.51.100.0/24", 1, 0..10);
-        let first = tally.take().next_document(None, 0, 10 * DAY, HALF_LIFE);
+        let first = tally.take().next_document(None, &since(0), 10 * DAY, HALF_LIFE);
         assert_eq!((first.version, first.average, first.seen), (1, 20.0, 2));
         assert_eq!(first.subnets[&net("192.0.2.0/24")], 30.0, "requests do not count, visits do");
         assert_eq!(tally.take().counts.len(), 0, "all were taken out");
         visit(&tally, "192.0.2.0/24", 1, 240..241);
-        let second = tally.take().next_document(Some(&first), 10 * DAY, 110 * DAY, HALF_LIFE);
+        let second = tally.take().next_document(Some(&first), &since(10 * DAY), 110 * DAY, HALF_LIFE);
         assert_eq!(second.version, 2);
         assert_eq!(second.subnets[&net("192.0.2.0/24")], 16.0);
         assert_eq!(second.subnets[&net("198.51.100.0/24")], 5.0);
-        let late = Counted::default().next_document(Some(&second), 110 * DAY, 10_000 * DAY, HALF_LIFE);
+        let late = Counted::default().next_document(Some(&second), &since(110 * DAY), 10_000 * DAY, HALF_LIFE);
         assert_eq!(late.subnets.len(), 0);
         assert!(Document::parse(late.text().as_bytes()).is_ok());
     }
@@ -208,17 +227,52 @@ mod tests {
             visit(&tally, &format!("10.0.{number}.0/24"), 1, 0..1);
         }
         let counted = tally.take();
-        let mut document = counted.next_document(None, 0, 3_600, HALF_LIFE);
+        let mut document = counted.next_document(None, &since(0), 3_600, HALF_LIFE);
         assert!(document.subnets[&attacker] / document.average < 1.01, "{document:?}");
         // This goes on for days: its history at most doubles each day.
         let mut before = document.subnets[&attacker];
         for day in 1..6 {
             let now = 3_600 + day * DAY;
             let greedy = Counted { counts: HashMap::from([(attacker, 1e6)]), rest: 0.0 };
-            document = greedy.next_document(Some(&document), now - DAY, now, HALF_LIFE);
+            document = greedy.next_document(Some(&document), &since(now - DAY), now, HALF_LIFE);
             let after = document.subnets[&attacker];
             assert!(after <= 2.0 * before.max(24.0), "{before} became {after}");
             before = after;
+        }
+    }
+
+    /// Four front-ends take turns of a day each. A subnet that always asks at the same one loses nothing by it, and one that asks everywhere gains nothing.
+    #[test]
+    fn a_turn_counts_for_all_the_time_since_the_last_one() {
+        let (faithful, everywhere) = (net("192.0.2.0/24"), net("198.51.100.0/24"));
+        let first = Document::new(1, 0, HashMap::from([(faithful, 24.0), (everywhere, 24.0)]), Remainder::default());
+        let mut in_use = Arc::new(first);
+        let mut since: Vec<Since> = vec![Since { unix_s: 0, document: Some(Arc::clone(&in_use)) }; 4];
+        for day in 1..=16 {
+            let (maker, now) = (day as usize % 4, day * DAY);
+            let mut counts = HashMap::from([(everywhere, 1e6)]);
+            if maker == 0 {
+                counts.insert(faithful, 4.0 * 24.0);
+            }
+            let counted = Counted { counts, rest: 0.0 };
+            let before = since[maker].document.as_ref().map_or(0.0, |document| document.subnets[&everywhere]);
+            let old = in_use.subnets[&faithful];
+            in_use = Arc::new(counted.next_document(Some(&in_use), &since[maker], now, Duration::from_secs(1 << 40)));
+            let days = (now - since[maker].unix_s) as f64 / DAY as f64;
+            since[maker] = Since { unix_s: now, document: Some(Arc::clone(&in_use)) };
+            let grown = in_use.subnets[&everywhere] - before;
+            assert!(
+                grown <= allowance(before, days) * 1.001,
+                "on day {day}: {grown} in {days} days on top of {before}"
+            );
+            if maker == 0 {
+                assert!(
+                    in_use.subnets[&faithful] - old > 95.9,
+                    "on day {day}: {} became {}",
+                    old,
+                    in_use.subnets[&faithful]
+                );
+            }
         }
     }
 
@@ -232,7 +286,7 @@ mod tests {
         let counted = tally.take();
         assert_eq!(counted.counts.len(), SUBNETS_MAX);
         assert!(counted.rest > 4_000.0, "the others count together: {}", counted.rest);
-        let document = counted.next_document(None, 0, DAY, Duration::from_secs(1));
+        let document = counted.next_document(None, &since(0), DAY, Duration::from_secs(1));
         assert!(document.text().len() < crate::profile::TEXT_BYTES_MAX);
     }
 }
