@@ -42,6 +42,7 @@ mod socket;
 mod thread;
 mod tunnel;
 mod unit_meter;
+mod unread;
 mod upstream;
 mod upstream_connection;
 mod upstream_response;
@@ -247,7 +248,7 @@ impl Gate {
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
             buffered_bytes: self.shared.bodies.held() + self.shared.responses.held(),
             buffered_file_bytes: self.shared.body_files.held() + self.shared.response_files.held(),
-            readers_cut: self.shared.readers.cut(),
+            readers_cut: self.shared.readers.cut() + self.shared.unread.cut(),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
             backends: site.backends.iter().map(|backend| backend_view(backend, &site.settings.identities)).collect(),
             exchange: self.shared.exchange.get().map(Exchange::status),

@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) responses: Arc<Budget>,
     pub(super) response_files: Arc<Budget>,
     pub(super) readers: Arc<Readers>,
+    /// Those on HTTP/2 who leave pieces unread for which there is no room.
+    pub(super) unread: Arc<Readers>,
     /// The folder for the files of both.
     pub(super) folder: Folder,
     pub(super) draining: AtomicBool,
@@ -62,6 +64,7 @@ impl Shared {
             responses: Budget::new(response_buffers),
             response_files: Budget::new(response_files),
             readers: Arc::default(),
+            unread: Arc::default(),
             folder,
             draining: AtomicBool::new(false),
             blocks: Blocks::default(),
@@ -105,6 +108,10 @@ impl Shared {
             let limits = &self.site().limits;
             let most = if self.folder.is_some() { limits.response_files } else { limits.response_buffers };
             self.readers.make_room((most / 16).max(1), limits.response_rate.into());
+        }
+        if self.unread.want_room() {
+            let limits = &self.site().limits;
+            self.unread.make_room((limits.response_buffers / 16).max(1), limits.response_rate.into());
         }
     }
 

@@ -25,6 +25,7 @@ use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
 use super::tunnel;
 use super::unit_meter::UnitMeter;
+use super::unread::counted;
 use super::upstream::{HeldSlot, Sender, UpstreamBody};
 use crate::admission::{Reader, Standing};
 use crate::identity::BroughtSessions;
@@ -211,7 +212,9 @@ impl UpstreamResponse {
             return ClientResponse { response, lines: None };
         }
         let lines = self.lines.take();
-        ClientResponse { response: self.stream_body(thread, record), lines }
+        // Fields are lines only where no HTTP/2 is.
+        let stream = if lines.is_none() { SendWatch::current() } else { None };
+        ClientResponse { response: self.stream_body(thread, record, stream), lines }
     }
 
     /// Whether a cache may give it to other clients: then one client's cookie must not be in it. A 304 is for what caches have kept already, and they put its
@@ -266,9 +269,20 @@ impl UpstreamResponse {
         response
     }
 
-    fn stream_body(mut self, thread: &Arc<Thread>, mut record: RequestRecord) -> Response<ResponseBody> {
+    /// The body; `send_watch` is that of a stream of HTTP/2.
+    fn stream_body(
+        mut self,
+        thread: &Arc<Thread>,
+        mut record: RequestRecord,
+        send_watch: Option<Arc<SendWatch>>,
+    ) -> Response<ResponseBody> {
         let (parts, body) = self.response.into_parts();
-        let first = self.first;
+        let (first, subnet) = (self.first, self.subnet);
+        let stream = send_watch.as_ref().map(|watch| (record.client(), watch));
+        let count = |data: Bytes| match &stream {
+            Some((client, watch)) if !data.is_empty() => counted(data, &thread.shared, (client, watch), subnet),
+            _ => data,
+        };
         if is_whole(&body, first.as_ref()) {
             let all = first.and_then(|frame| frame.into_data().ok());
             if let (Some(mut meter), Holding::Slot(held)) = (self.meter, &mut self.hold) {
@@ -278,9 +292,9 @@ impl UpstreamResponse {
             record.sent(all.as_ref().map_or(0, Bytes::len));
             thread.keep_connection(self.server, body, self.sender, self.backend.settings.idle_connections);
             record.complete();
-            return Response::from_parts(parts, ResponseBody::Whole(all));
+            return Response::from_parts(parts, ResponseBody::Whole(all.map(count)));
         }
-        let send_watch = SendWatch::current();
+        let first = first.map(|frame| frame.map_data(count));
         let reader = match &send_watch {
             Some(send_watch) => Arc::clone(send_watch) as Arc<dyn Reader>,
             None => record.client(),

@@ -1,6 +1,6 @@
 //! The same harm over HTTP/2, written frame by frame.
 
-use crate::harness::{PATIENCE, World, get};
+use crate::harness::{PATIENCE, World, get, saying};
 use crate::hostile::impatient;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -286,4 +286,46 @@ async fn half_closed_connections_end() {
     }
     world.settle().await;
     assert_eq!(world.http2().await.send_request(get(world.at, "/")).await.unwrap().status(), 200);
+}
+
+/// Answers that come in one piece. With a window of one octet h2 takes all of each, and the task of its stream ends.
+#[tokio::test]
+async fn small_answers_that_nobody_reads_are_counted_and_bounded() {
+    const SIZE: u64 = 4_000;
+    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\n\r\n{}", "x".repeat(SIZE as usize));
+    let server = saying(answer.leak()).await;
+    let world = World::with(|settings| {
+        settings.backends[0].servers = vec![server];
+        settings.limits.response_buffers = 16 * SIZE;
+    })
+    .await;
+    let held = || world.gate.status().buffered_bytes;
+    let until = async |what: &str, met: &dyn Fn() -> bool| {
+        let waiting = async {
+            while !met() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
+    };
+    for window in [0, 1] {
+        let mut builder = h2::client::Builder::new();
+        let (mut client, connection) =
+            builder.initial_window_size(window).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
+        tokio::spawn(connection);
+        let (mut unread, cut) = (Vec::new(), world.gate.status().readers_cut);
+        for number in 0..24 {
+            let ask = http::Request::get(format!("http://{}/", world.at)).body(()).unwrap();
+            client = client.ready().await.unwrap();
+            unread.push(client.send_request(ask, true).unwrap().0.await.unwrap());
+            if number == 5 {
+                assert_eq!(held(), 6 * SIZE, "with a window of {window}");
+                assert_eq!(world.gate.status().readers_cut, cut, "there is room");
+            }
+        }
+        until("somebody to be cut off", &|| world.gate.status().readers_cut > cut).await;
+        drop((unread, client));
+        until("nothing to be held", &|| held() == 0).await;
+    }
+    world.settle().await;
 }

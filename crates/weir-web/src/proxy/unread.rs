@@ -1,0 +1,58 @@
+//! Pieces of responses that streams of HTTP/2 hold until their clients take them, counted like all that is kept of responses.
+//!
+//! hyper asks for a piece as soon as the stream's window is open by one octet, and h2 keeps whatever does not fit. So a piece counts for as long as it
+//! exists, whoever has it. Those that find no room are sent all the same, but their clients are the first to be cut off, a second later.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_core::fair::SubnetKey;
+
+use super::budget::Share;
+use super::client::Client;
+use super::http2_stream::SendWatch;
+use super::readers::Registered;
+use super::thread::Shared;
+use crate::admission::Reader;
+
+/// A piece, until it is sent.
+struct Unread {
+    data: Bytes,
+    _share: Share,
+    _registered: Option<Registered>,
+}
+
+/// Pieces up to this size are copied. Otherwise all of the buffer into which they were read would stay with them.
+const COPIED: usize = 16 << 10;
+
+/// The same octets, counted for this subnet until they are dropped.
+pub(super) fn counted(
+    data: Bytes,
+    shared: &Shared,
+    (client, stream): (&Arc<Client>, &Arc<SendWatch>),
+    subnet: SubnetKey,
+) -> Bytes {
+    let mut share = shared.responses.share(subnet);
+    let mut registered = None;
+    if !share.grow(data.len()) {
+        share.take(data.len());
+        // What h2 has already ends only with the connection. That of a listed proxy carries many clients, and stays.
+        let reader: Arc<dyn Reader> = if client.origin.listed {
+            Arc::clone(stream) as Arc<dyn Reader>
+        } else {
+            Arc::clone(client) as Arc<dyn Reader>
+        };
+        let found = shared.unread.register(reader, subnet);
+        found.progress.note(0, data.len() as u64);
+        found.progress.want_room(true);
+        registered = Some(found);
+    }
+    let data = if data.len() <= COPIED { Bytes::copy_from_slice(&data) } else { data };
+    Bytes::from_owner(Unread { data, _share: share, _registered: registered })
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
