@@ -154,6 +154,7 @@ impl Conversation {
                 "EHLO" | "LHLO" | "HELO" => drop(self.say(Step::Hello, &line, OFFER).await?),
                 "STARTTLS" => drop(self.say(Step::StartTls, &line, "220 go ahead\r\n").await?),
                 "AUTH" => drop(self.say(Step::Auth, &line, "235 2.7.0 welcome\r\n").await?),
+                "MAIL" if self.mail => self.act(Say::Usual, "503 5.5.1 nested MAIL\r\n").await?,
                 "MAIL" => self.mail = self.say(Step::Mail, &line, "250 2.1.0 ok\r\n").await?,
                 "RCPT" if !self.mail => self.act(Say::Usual, "503 5.5.1 MAIL first\r\n").await?,
                 "RCPT" => self.rcpts += usize::from(self.say(Step::Rcpt, &line, "250 2.1.5 ok\r\n").await?),
@@ -196,6 +197,10 @@ impl Conversation {
             self.fill().await?;
         }
         let body: Vec<u8> = self.buffer.drain(..length).collect();
+        if self.rcpts == 0 {
+            // The transaction stays open, as at servers that take this for a command out of turn.
+            return self.act(Say::Usual, "503 5.5.1 RCPT first\r\n").await;
+        }
         self.end(&String::from_utf8_lossy(&body)).await
     }
 

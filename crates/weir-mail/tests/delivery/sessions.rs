@@ -135,6 +135,31 @@ async fn an_envelope_that_came_to_nothing_is_reset() {
     assert_eq!(server.log().connections, 1);
 }
 
+/// With BDAT the message is sent before it is known that nobody is to get it, and the server still has its envelope then: the next message
+/// would go out in it.
+#[tokio::test]
+async fn an_envelope_is_reset_although_its_message_was_sent_for_nobody() {
+    let server = Server::start(|_, step, line| match step {
+        Step::Hello => Say::Raw("250-x\r\n250-PIPELINING\r\n250 CHUNKING\r\n".into()),
+        Step::Rcpt if line.contains("<bad@") => Say::Raw("550 5.1.1 no\r\n".into()),
+        _ => Say::Usual,
+    })
+    .await;
+    let ledger = MemoryLedger::default();
+    let mut settings = settings(server.port, Approach::default());
+    (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
+    let delivery = start(settings, &ledger);
+    delivery.enqueue(ledger.message("<a@sender.example>", &["<bad@x.example>"], "for nobody\r\n"));
+    let good = ledger.message("<other@sender.example>", &["<good@x.example>"], "for one\r\n");
+    let id = good.id;
+    delivery.enqueue(good);
+    ledger.finished(id).await;
+    let verbs: Vec<_> =
+        server.commands().iter().map(|line| line.split([' ', ':']).next().unwrap().to_owned()).collect();
+    assert_eq!(verbs[..8], ["EHLO", "MAIL", "RCPT", "BDAT", "RSET", "MAIL", "RCPT", "BDAT"]);
+    assert_eq!((server.log().bodies, server.log().connections), (vec!["for one\r\n".to_owned()], 1));
+}
+
 #[tokio::test]
 async fn no_more_connections_than_the_window_allows() {
     let server = Server::start(|_, _, _| Say::Usual).await;

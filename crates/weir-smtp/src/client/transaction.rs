@@ -45,6 +45,8 @@ pub struct Transaction<'a> {
     results: Vec<Option<DeliveryOutcome>>,
     /// Whether the server has ended the transaction, or will do so with its last reply.
     data_open: bool,
+    /// Whether the server still had the transaction of an earlier message.
+    was_open: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +79,7 @@ impl<'a> Transaction<'a> {
     pub fn new(terms: Terms<'a>) -> Transaction<'a> {
         let results = vec![None; terms.recipients.len()];
         let (stage, mail) = (Stage::Envelope, None);
-        Transaction { terms, stage, sent: 0, heard: 0, mail, results, data_open: false }
+        Transaction { terms, stage, sent: 0, heard: 0, mail, results, data_open: false, was_open: false }
     }
 
     /// Appends what is to be sent now, and says what comes next.
@@ -114,7 +116,7 @@ impl<'a> Transaction<'a> {
 
     /// Whether RSET must be sent before the next message.
     pub fn needs_reset(&self) -> bool {
-        !self.data_open && self.mail.is_none()
+        self.was_open || (!self.data_open && self.mail.is_none())
     }
 
     /// Whether the server has not answered anything.
@@ -150,7 +152,11 @@ impl<'a> Transaction<'a> {
 
     fn envelope_reply(&mut self, reply: &Reply) {
         match self.heard.checked_sub(1) {
-            None if !reply.is_success() => self.mail = Some(self.failure(reply)),
+            None if !reply.is_success() => {
+                self.mail = Some(self.failure(reply));
+                // Whatever else 503 may mean: this is how a server answers MAIL that has an open transaction already.
+                self.was_open = reply.code == 503;
+            }
             Some(place) if place < self.results.len() => self.recipient_reply(place, reply),
             Some(_) => self.data_reply(reply),
             None => {}
@@ -195,7 +201,9 @@ impl<'a> Transaction<'a> {
     }
 
     fn end_reply(&mut self, reply: &Reply) {
-        self.data_open = true;
+        // A BDAT that is refused need not be the end of the transaction, least of all if it was sent for nobody because all recipients had
+        // been refused: what the server then still has is undefined (RFC 3030 section 2).
+        self.data_open |= self.is_wanted() && (reply.is_success() || !self.terms.bdat);
         let outcome = self.verdict(reply);
         if self.terms.lmtp && self.is_wanted() {
             let next = self.results.iter_mut().find(|result| result.is_none());
@@ -370,15 +378,18 @@ mod tests {
             let script = Script { mail, rcpt, data, ends, pipelining, lmtp, bdat: bdat && pipelining };
             let (fates, reset) = play(&script);
             prop_assert_eq!(fates, expected(&script));
-            let taken = mail == 250 && rcpt.contains(&250) && (script.bdat || data == 354);
-            prop_assert!(!taken || !reset, "nothing is left to reset after a last reply");
-            let open = mail == 250 && !script.bdat && !(rcpt.contains(&250) || pipelining) ;
-            prop_assert!(!open || reset, "an envelope left open must be reset");
+            let accepted = rcpt.iter().filter(|code| **code == 250).count();
+            let ends = &ends[..if lmtp { accepted } else { 1 }];
+            let ended = match script.bdat {
+                true => accepted > 0 && ends.contains(&250),
+                false => data == 354 && (accepted > 0 || pipelining),
+            };
+            prop_assert_eq!(reset, mail == 250 && !ended, "an envelope left open must be reset, and nothing else");
         }
     }
 
-    #[test]
-    fn what_was_heard_before_the_line_broke_counts() {
+    /// Hands a server's replies to a transaction with PIPELINING, and looks at it.
+    fn after<T>(bdat: bool, replies: &[u16], look: impl FnOnce(Transaction<'_>) -> T) -> T {
         let (sender, recipients) = (MailFrom::parse("<a@b>").unwrap(), recipients());
         let recipients = recipients.each_ref();
         let peer = Arc::from("mx");
@@ -389,19 +400,32 @@ mod tests {
             manner: Manner::default(),
             offered,
             lmtp: false,
-            bdat: false,
+            bdat,
             peer: &peer,
         };
         let mut transaction = Transaction::new(terms);
         transaction.next(&mut Vec::new());
-        for code in [250, 550] {
-            transaction.reply(&Reply { code, text: String::new() });
+        for code in replies {
+            transaction.reply(&Reply { code: *code, text: String::new() });
         }
-        let fates: Vec<_> = transaction
-            .into_outcomes(&DeliveryOutcome::temporary(Status(4, 4, 2), "lost"))
-            .iter()
-            .map(|o| o.fate)
-            .collect();
+        look(transaction)
+    }
+
+    #[test]
+    fn what_was_heard_before_the_line_broke_counts() {
+        let lost = DeliveryOutcome::temporary(Status(4, 4, 2), "lost");
+        let fates: Vec<_> =
+            after(false, &[250, 550], |ended| ended.into_outcomes(&lost).iter().map(|o| o.fate).collect());
         assert_eq!(fates, [Fate::Permanent, Fate::Temporary, Fate::Temporary]);
+    }
+
+    #[test]
+    fn what_a_server_may_still_have_is_reset() {
+        let reset = |replies: &[u16]| after(true, replies, |ended| ended.needs_reset());
+        assert!(reset(&[250, 550, 550, 550, 503]), "nobody was accepted, and BDAT was sent all the same");
+        assert!(reset(&[250, 250, 550, 550, 503]), "BDAT was refused");
+        assert!(reset(&[503, 250, 250, 250, 250]), "the server had a transaction, of which nobody here knows");
+        assert!(!reset(&[250, 250, 550, 550, 250]), "taken");
+        assert!(!reset(&[550, 503, 503, 503, 503]), "there was no transaction");
     }
 }

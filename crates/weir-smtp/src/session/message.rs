@@ -225,6 +225,10 @@ impl Session {
         let State::Chunk(chunk) = &mut self.state else { return None };
         let (bytes, last, stray) = (chunk.bytes, chunk.last, chunk.stray.take());
         if let Some(reply) = stray {
+            if last {
+                // The client takes its message for sent, and its next MAIL must not be refused for an envelope that came to nothing.
+                self.reset();
+            }
             self.back_to_commands(now);
             return self.error(&reply);
         }

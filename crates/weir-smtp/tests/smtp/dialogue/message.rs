@@ -133,3 +133,27 @@ fn chunks() {
     talk(&mut shell, MESSAGE);
     assert_eq!(shell.kept.len(), 4);
 }
+
+/// A client that sends the message with its envelope learns too late that nobody is to get it. What follows is the next message, and must not
+/// get into the envelope of this one.
+#[test]
+fn the_last_chunk_for_nobody_ends_the_transaction() {
+    let mut shell = greeted(settings());
+    talk(
+        &mut shell,
+        &[
+            (
+                "MAIL FROM:<first@a>\r\nRCPT TO:<refused@b>\r\nBDAT 3 LAST\r\nx\r\n",
+                &["250", "550", "554 5.5.1 no valid recipients"],
+            ),
+            ("MAIL FROM:<second@a>\r\nRCPT TO:<c@d>\r\nBDAT 3 LAST\r\ny\r\n", &["250", "250", "250 2.0.0 kept"]),
+            // More of the message is to come: it is not over yet.
+            ("MAIL FROM:<third@a>\r\nBDAT 3\r\nx\r\n", &["250", "554 5.5.1"]),
+            ("MAIL FROM:<fourth@a>\r\n", &["503 5.5.1"]),
+            ("BDAT 0 LAST\r\n", &["554 5.5.1"]),
+            ("MAIL FROM:<fourth@a>\r\n", &["250"]),
+        ],
+    );
+    assert_eq!(shell.kept.len(), 1);
+    assert_eq!(shell.kept[0].recipients(), ["c@d"]);
+}
