@@ -1,8 +1,8 @@
 //! MTA-STS: what a domain's policy says, and how it is found (RFC 8461 sections 3 and 5).
 //!
 //! `_mta-sts.DOMAIN` in the DNS says that there is a policy and which; the policy is on `https://mta-sts.DOMAIN`, whose certificate must be
-//! right. A policy is valid for as long as it says, even if the DNS no longer mentions it: otherwise somebody who forges the DNS could
-//! remove it. Policies are in memory, at most `POLICIES_MAX`; a restart forgets them.
+//! right. A policy is valid for as long as it says, even if the DNS no longer mentions it, or announces another one that cannot be fetched:
+//! otherwise somebody who forges the DNS and cuts off the HTTPS server could remove it. Policies are in memory, at most `POLICIES_MAX`; a restart forgets them.
 
 use crate::delivery::resolver::txt_records;
 use hickory_resolver::TokioResolver;
@@ -101,13 +101,56 @@ pub struct Sts {
     known: Mutex<HashMap<Box<str>, Known>>,
 }
 
-/// What is remembered of a domain.
-#[derive(Clone)]
+/// What is remembered of a domain: the policy that was had last, and the last one that could not be had.
+#[derive(Clone, Default)]
 struct Known {
+    believed: Option<Believed>,
+    missing: Option<Missing>,
+}
+
+/// A policy, under the id that the DNS announced for it.
+#[derive(Clone)]
+struct Believed {
     id: String,
-    /// None if it could not be had.
-    policy: Option<Arc<Policy>>,
+    policy: Arc<Policy>,
     until: Instant,
+}
+
+/// The id of a policy that could not be had, and when it is asked for again.
+#[derive(Clone)]
+struct Missing {
+    id: String,
+    again_at: Instant,
+}
+
+impl Known {
+    /// The policy that applies. One that could not be replaced applies until its own time is over (RFC 8461 section 5.1).
+    fn policy(&self, now: Instant) -> Option<Arc<Policy>> {
+        self.believed.as_ref().filter(|believed| now < believed.until).map(|believed| Arc::clone(&believed.policy))
+    }
+
+    /// Whether nothing is to be fetched where the DNS announces this id: its policy is known, or could not be had a moment ago.
+    fn is_up_to_date(&self, id: &str, now: Instant) -> bool {
+        self.believed.as_ref().is_some_and(|believed| believed.id == id && now < believed.until)
+            || self.missing.as_ref().is_some_and(|missing| missing.id == id && now < missing.again_at)
+    }
+
+    /// Remembers what came of fetching the policy with this id; none if it could not be had.
+    fn note(&mut self, id: String, fetched: Option<Policy>, now: Instant) {
+        match fetched {
+            Some(policy) => {
+                let until = now + policy.max_age;
+                *self = Known { believed: Some(Believed { id, policy: Arc::new(policy), until }), missing: None };
+            }
+            None => self.missing = Some(Missing { id, again_at: now + AGAIN_AFTER }),
+        }
+    }
+
+    /// When nothing of it counts any more; none if nothing ever did.
+    fn ends(&self) -> Option<Instant> {
+        let believed = self.believed.as_ref().map(|believed| believed.until);
+        believed.max(self.missing.as_ref().map(|missing| missing.again_at))
+    }
 }
 
 impl Sts {
@@ -118,36 +161,31 @@ impl Sts {
 
     /// The policy of a domain, if it has one that could be had.
     pub async fn policy(&self, domain: &str) -> Option<Arc<Policy>> {
-        let now = Instant::now();
-        let known = self.known().get(domain).filter(|known| now < known.until).cloned();
         let id = self.id_of(domain).await;
-        match (known, id) {
-            (Some(known), None) => known.policy,
-            (Some(known), Some(id)) if known.id == id => known.policy,
-            (_, None) => None,
-            (known, Some(id)) => self.renewed(domain, id, known).await,
+        let now = Instant::now();
+        let known = self.known().get(domain).cloned().unwrap_or_default();
+        match id {
+            Some(id) if !known.is_up_to_date(&id, now) => self.renewed(domain, id).await,
+            _ => known.policy(now),
         }
     }
 
     /// Fetches the policy. If that fails, the one of before counts as long as it is believed.
-    async fn renewed(&self, domain: &str, id: String, before: Option<Known>) -> Option<Arc<Policy>> {
+    async fn renewed(&self, domain: &str, id: String) -> Option<Arc<Policy>> {
         let fetched = tokio::time::timeout(FETCH_PATIENCE, self.fetch(domain)).await;
         let fetched = fetched.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let read = fetched.and_then(|text| Policy::read(&text).map_err(io::Error::other));
+        if let Err(error) = &read {
+            tracing::info!(domain, %error, "the domain announces a policy (MTA-STS) that cannot be had");
+        }
         let now = Instant::now();
-        let new = match read {
-            Ok(policy) => Known { id, until: now + policy.max_age, policy: Some(Arc::new(policy)) },
-            Err(error) => {
-                tracing::info!(domain, %error, "the domain announces a policy (MTA-STS) that cannot be had");
-                let policy = before.and_then(|before| before.policy);
-                Known { id, until: now + AGAIN_AFTER, policy }
-            }
-        };
-        let policy = new.policy.clone();
-        let mut known = self.known();
-        make_room(&mut known, now);
-        known.insert(domain.into(), new);
-        policy
+        let mut all = self.known();
+        if !all.contains_key(domain) {
+            make_room(&mut all, now);
+        }
+        let known = all.entry(domain.into()).or_default();
+        known.note(id, read.ok(), now);
+        known.policy(now)
     }
 
     /// The id that the DNS announces.
@@ -212,9 +250,9 @@ fn make_room(known: &mut HashMap<Box<str>, Known>, now: Instant) {
     if known.len() < POLICIES_MAX {
         return;
     }
-    known.retain(|_, known| now < known.until);
+    known.retain(|_, known| known.ends().is_some_and(|ends| now < ends));
     while known.len() >= POLICIES_MAX {
-        let soonest = known.iter().min_by_key(|(_, known)| known.until).map(|(domain, _)| domain.clone());
+        let soonest = known.iter().min_by_key(|(_, known)| known.ends()).map(|(domain, _)| domain.clone());
         let Some(soonest) = soonest else { return };
         known.remove(&soonest);
     }
@@ -288,6 +326,37 @@ mod tests {
             Policy::read("version: STSv1\nmode: none\nmax_age: 99999999999\n").unwrap().max_age.as_secs(),
             AGE_MAX_S
         );
+    }
+
+    #[test]
+    fn a_policy_is_believed_to_its_end_though_the_next_one_cannot_be_had() {
+        let begun = Instant::now();
+        let at = |second| begun + Duration::from_secs(second);
+        let mode = |known: &Known, second| known.policy(at(second)).map(|policy| policy.mode);
+        let mut known = Known::default();
+        assert!(!known.is_up_to_date("1", begun) && known.policy(begun).is_none());
+        known.note("1".into(), Some(Policy::read(POLICY).unwrap()), begun);
+        assert!(known.is_up_to_date("1", at(604_799)) && !known.is_up_to_date("1", at(604_800)));
+        // Another one is announced and cannot be had: it is asked for every five minutes, and this one counts meanwhile.
+        for tried in [10, 310, 620] {
+            assert!(!known.is_up_to_date("2", at(tried)), "{tried}");
+            known.note("2".into(), None, at(tried));
+            assert!(known.is_up_to_date("2", at(tried + 299)), "{tried}");
+            assert_eq!(mode(&known, tried + 299), Some(Mode::Enforce), "{tried}");
+        }
+        assert!(!known.is_up_to_date("3", at(621)), "a third one may be there");
+        assert!(known.is_up_to_date("1", at(621)), "the first one is announced again");
+        assert_eq!((mode(&known, 604_799), mode(&known, 604_800)), (Some(Mode::Enforce), None));
+        assert_eq!(known.ends(), Some(at(604_800)), "it does not make room for others before");
+        // At last it can be had.
+        known.note("2".into(), Some(Policy::read(&POLICY.replace("enforce", "testing")).unwrap()), at(1_000));
+        assert!(known.is_up_to_date("2", at(1_000)) && !known.is_up_to_date("1", at(1_000)));
+        assert_eq!(mode(&known, 1_000), Some(Mode::Testing));
+        // One that nobody has ever had.
+        let mut never = Known::default();
+        never.note("1".into(), None, begun);
+        assert!(never.is_up_to_date("1", at(299)) && !never.is_up_to_date("1", at(300)));
+        assert!(never.policy(begun).is_none() && never.ends() == Some(at(300)));
     }
 
     #[test]
