@@ -143,7 +143,7 @@ impl EnforcementSettings {
         if let Some((name, silent)) = self.own_names(case) {
             return own_name_used(name, silent);
         }
-        match self.gravest(case) {
+        match self.gravest(case, |_| true) {
             Some((finding, Wish::Reject)) => Judgement::Refuse(refusal(finding)),
             Some((finding, Wish::Quarantine)) => Judgement::Hold(reason(finding)),
             Some((_, Wish::None)) | None => match self.undecided(case.evaluation) {
@@ -158,7 +158,8 @@ impl EnforcementSettings {
         if case.evaluation.too_many_authors {
             return Some("DMARC: From names more domains than can be asked about".to_owned());
         }
-        let gravest = self.gravest(case).filter(|(finding, _)| !self.ours.contain(&finding.domain));
+        // Ours are left out before the gravest is looked for: a name of ours beside that of a bank must not hide what the bank wants.
+        let gravest = self.gravest(case, |finding| !self.ours.contain(&finding.domain));
         gravest.filter(|(_, wish)| *wish != Wish::None).map(|(finding, _)| reason(finding))
     }
 
@@ -176,8 +177,8 @@ impl EnforcementSettings {
         Some((used, ours.next().is_some()))
     }
 
-    /// The domain in From with the gravest wish that is followed.
-    fn gravest<'a>(&self, case: Case<'a>) -> Option<(&'a Finding, Wish)> {
+    /// Among the domains in From that count, the one with the gravest wish that is followed.
+    fn gravest<'a>(&self, case: Case<'a>, counts: impl Fn(&Finding) -> bool) -> Option<(&'a Finding, Wish)> {
         let followed = |finding: &Finding| {
             let wish = finding.wish_for(case.number);
             match self.mode_for(&finding.domain) {
@@ -186,7 +187,8 @@ impl EnforcementSettings {
                 DmarcMode::Off => Wish::None,
             }
         };
-        let findings = case.evaluation.dmarc.iter().map(|finding| (finding, followed(finding)));
+        let findings = case.evaluation.dmarc.iter().filter(|finding| counts(finding));
+        let findings = findings.map(|finding| (finding, followed(finding)));
         findings.max_by_key(|(_, wish)| *wish)
     }
 
@@ -311,6 +313,24 @@ mod tests {
         );
         let judged = settings.judge(Case { sender: "", evaluation: &both, number: 0 });
         assert!(matches!(judged, Judgement::Refuse(reply) if format!("{reply:?}").contains("bank.example")));
+    }
+
+    #[test]
+    fn a_name_of_ours_in_relayed_mail_hides_no_other() {
+        let settings = EnforcementSettings { ours: Domains::new(["ours.example"]), ..EnforcementSettings::default() };
+        let held = |dmarc: Vec<Finding>| {
+            let evaluation = evaluation(dmarc, &[]);
+            settings.hold_of_relayed(Case { sender: "", evaluation: &evaluation, number: 0 })
+        };
+        let fails = |domain, wish| finding(domain, DmarcResult::Fail, wish, 100);
+        for wish in [Wish::Quarantine, Wish::Reject] {
+            let (bank, ours) = (fails("bank.example", wish), fails("ours.example", Wish::Reject));
+            for both in [vec![bank.clone(), ours.clone()], vec![ours, bank]] {
+                let why = held(both.clone()).unwrap_or_default();
+                assert!(why.contains("bank.example"), "{both:?}: {why:?}");
+            }
+        }
+        assert_eq!(held(vec![fails("ours.example", Wish::Reject)]), None, "the peer's users write from everywhere");
     }
 
     #[test]
