@@ -184,7 +184,7 @@ impl Session<'_> {
             self.conversation.message_is_over();
             return Answer::Reply(Reply::fixed(550, Status(5, 7, 1), "the name of this login cannot be read"));
         }
-        let sender = match MailFrom::parse(&known_parameters(words)) {
+        let sender = match of_mail(words) {
             Ok(sender) => sender,
             // The scan does not need it.
             Err(_) if !throttled => MailFrom::default(),
@@ -215,7 +215,7 @@ impl Session<'_> {
         if transaction.named >= self.door.recipients_max as usize {
             return Answer::Reply(Reply::fixed(452, Status(4, 5, 3), "too many recipients for one message"));
         }
-        match RcptTo::parse(&known_parameters(words), true) {
+        match of_recipient(words) {
             Ok(to) => transaction.add(path.clone(), to),
             Err(_) if transaction.login.is_none() => transaction.unreadable = true,
             Err(reply) => return Answer::Reply(reply),
@@ -266,20 +266,31 @@ impl Session<'_> {
     }
 }
 
+/// What a server says of MAIL. An address beyond ASCII is international mail, whether or not the client had to declare that to the server.
+fn of_mail(words: &[String]) -> Result<MailFrom, Reply> {
+    let mut line = known_parameters(words, &["SIZE", "BODY", "SMTPUTF8", "RET", "ENVID"]);
+    let declared = words.iter().skip(1).any(|word| word.eq_ignore_ascii_case("SMTPUTF8"));
+    if !line.is_ascii() && !declared {
+        line.push_str(" SMTPUTF8");
+    }
+    MailFrom::parse(&line)
+}
+
+/// What a server says of RCPT. It has taken the recipient, so that MAIL need not say that the mail is international.
+fn of_recipient(words: &[String]) -> Result<RcptTo, Reply> {
+    RcptTo::parse(&known_parameters(words, &["NOTIFY", "ORCPT"]), true)
+}
+
 /// An address with those of its parameters that we know; servers have some of their own.
-fn known_parameters(words: &[String]) -> String {
-    const KNOWN: [&str; 7] = ["SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "NOTIFY", "ORCPT"];
+fn known_parameters(words: &[String], known: &[&str]) -> String {
     let mut line = words.first().cloned().unwrap_or_default();
     let mut seen = HashSet::new();
     for word in words.iter().skip(1) {
         let key = word.split('=').next().unwrap_or_default().to_ascii_uppercase();
-        if KNOWN.contains(&key.as_str()) && seen.insert(key) {
+        if known.contains(&key.as_str()) && seen.insert(key) {
             line.push(' ');
             line.push_str(word);
         }
-    }
-    if !line.is_ascii() && !seen.contains("SMTPUTF8") && !seen.contains("NOTIFY") && !seen.contains("ORCPT") {
-        line.push_str(" SMTPUTF8");
     }
     line
 }
@@ -287,4 +298,38 @@ fn known_parameters(words: &[String]) -> String {
 /// What strangers wrote, for logs and trace headers.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| c.is_ascii_graphic()).take(255).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn addresses_beyond_ascii_are_read_whatever_else_is_said_of_them() {
+        for line in
+            ["<jürgen@there.example>", "<b@bücher.example> NOTIFY=NEVER", "<ü@d.example> ORCPT=utf-8;ü@d.example"]
+        {
+            let to = of_recipient(&words(line)).map_err(|reply| reply.text().to_owned());
+            assert!(to.unwrap().mailbox.is_international(), "{line}");
+        }
+        for line in
+            ["<jürgen@there.example>", "<jürgen@there.example> SIZE=7 smtputf8", "<jürgen@there.example> RET=HDRS"]
+        {
+            let from = of_mail(&words(line)).map_err(|reply| reply.text().to_owned());
+            assert!(from.unwrap().smtputf8, "{line}");
+        }
+        assert!(!of_mail(&words("<a@b.example> SIZE=7")).unwrap().smtputf8);
+    }
+
+    #[test]
+    fn parameters_of_the_servers_own_are_left_out() {
+        let from = of_mail(&words("<a@b.example> SIZE=7 MT-PRIORITY=3 BODY=8BITMIME SIZE=8 AUTH=<>")).unwrap();
+        assert_eq!((from.size_bytes, from.eight_bit, from.auth), (Some(7), true, None));
+        let to = of_recipient(&words("<a@b.example> RRVS=2014-04-03T23:01:00Z NOTIFY=NEVER SMTPUTF8")).unwrap();
+        assert!(to.notify.is_some());
+    }
 }

@@ -58,6 +58,8 @@ impl Transaction {
     /// One more recipient. A recipient who is named twice counts once. A server removes a recipient only as it wrote it, so that each way is kept.
     pub(super) fn add(&mut self, as_written: String, to: RcptTo) {
         self.named += 1;
+        // What we take over of it can reach this recipient only as international mail.
+        self.sender.smtputf8 |= to.mailbox.is_international();
         match self.known.entry(to.mailbox.as_str().to_lowercase()) {
             Entry::Vacant(place) => {
                 place.insert(self.recipients.len());
