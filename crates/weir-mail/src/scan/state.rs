@@ -4,7 +4,7 @@ use super::ScanError;
 use super::asked_file::WaitingFile;
 use super::figures::Figures;
 use super::settings::Settings;
-use crate::letter::Letter;
+use crate::letter::{Allowed, Letter};
 use crate::pipeline::Transit;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub(super) struct WaitingLetter {
     pub(super) added: Box<str>,
     /// Why a person is to look at it; empty while the letter is there.
     pub(super) hold: Option<Box<str>>,
+    /// Whether its sender is allowed, as the stage before this one has found out; none while the letter is there.
+    pub(super) allowed: Option<Box<Allowed>>,
     pub(super) places: Box<[usize]>,
     /// Whose turn it takes.
     pub(super) sender: Box<str>,
@@ -161,6 +163,7 @@ impl WaitingLetter {
             letter: Some(letter),
             added: "".into(),
             hold: None,
+            allowed: None,
             places: places.into(),
             size: 0,
             attempts: 0,
@@ -173,6 +176,7 @@ impl WaitingLetter {
         if let Some(letter) = self.letter.take() {
             self.added = letter.added.as_str().into();
             self.hold = letter.hold.as_deref().map(Into::into);
+            self.allowed = letter.allowed.clone().map(Box::new);
         }
     }
 
@@ -180,6 +184,7 @@ impl WaitingLetter {
     pub(super) fn remembered(&self, mut letter: Letter) -> Arc<Letter> {
         letter.added = self.added.to_string();
         letter.hold = self.hold.as_deref().map(str::to_owned);
+        letter.allowed = self.allowed.as_deref().cloned();
         Arc::new(letter)
     }
 }

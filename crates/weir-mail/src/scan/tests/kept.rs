@@ -1,7 +1,7 @@
 //! Tests of quarantined mail: taken in, released, deleted, and found again after a kill.
 
 use super::*;
-use crate::letter::{Client, LetterPart};
+use crate::letter::{Allowed, Client, LetterPart};
 use weir_store::diary::lines_about;
 use weir_store::records::Fate;
 
@@ -51,6 +51,34 @@ async fn the_diary_is_told_how_many_leave_and_how_many_go_on() {
     let lines = lines_about(&folder.path().join("diary"), &[virus]).unwrap();
     let freed = lines.iter().find(|line| line.event == "freed").and_then(|line| line.facts.as_ref()).unwrap();
     assert_eq!((freed.concerns, freed.recipients), (2, 1));
+    life.pipeline.stop(Duration::from_secs(5)).await;
+}
+
+/// The spool has the letter as it was accepted. What the stages before the scan have found out since then must not be lost in a flood.
+#[tokio::test]
+async fn a_letter_that_waits_as_a_name_keeps_what_is_known_of_its_sender() {
+    let folder = home();
+    let plan = Planned { t0_ts_s: (30.0, 0.0), ..Planned::default() };
+    let life = Life::with(&folder, Settings::default(), plan).await;
+    for _ in 0..LETTERS_MAX {
+        life.send(letter(LetterOrigin::Submitted, "flood", 1), "clean body").await;
+    }
+    let listed = |confirmed| Some(Allowed { by: "example.org".into(), domain: "example.org".into(), confirmed });
+    let relayed = || Letter { allowed: listed(false), ..letter(LetterOrigin::Received, "192.0.2.0/24", 1) };
+    let mut sent = Vec::new();
+    for found in [listed(true), None] {
+        let id = life.commit(&relayed(), "spam body").await;
+        life.pipeline.send(Transit::to_all(id, relayed()).allowed(found));
+        sent.push(id);
+    }
+    let of_sent = |waiting: &&WaitingLetter| sent.contains(&waiting.id) && waiting.letter.is_none();
+    assert_eq!(life.stage.shared.state().letters.values().filter(of_sent).count(), 2, "they wait as names");
+    tokio::time::pause();
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    in_real_time(life.settle()).await;
+    let rows = in_real_time(life.rows()).await;
+    assert!(life.sink.came().iter().any(|(id, ..)| *id == sent[0]), "it is who it says: {rows:?}");
+    assert_eq!(rows.iter().map(|row| row.message.as_str()).collect::<Vec<_>>(), [sent[1].to_string()]);
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
