@@ -1,7 +1,7 @@
 //! Finds out who a client is, and whether they may send now.
 //!
-//! A login is checked when it happens; locks and stops are checked again with each mail, because a session may have begun at another relay,
-//! or while they were being set.
+//! A login is checked when it happens. Whether the account is still there, and its locks and stops, are checked again with each mail, because
+//! a session may have begun at another relay, or while they were being set.
 
 use super::{Case, Identity, Submission};
 use crate::intake::{Header, Named, belongs, check_from};
@@ -87,6 +87,9 @@ impl Submission {
             None => self.identity_of(peer).ok_or_else(|| self.nobody())?,
         };
         let user = self.user(&identity).await?;
+        if named.is_none() {
+            self.check_removed(&identity, user.as_ref())?;
+        }
         user.as_ref().map_or(Ok(()), check_lock)?;
         // Nobody knew the user when MAIL and the header came by. Whose addresses are not known here is left to the peer.
         if let (Some(_), true, Some(user)) = (named, settings.sender_must_match, &user) {
@@ -94,6 +97,18 @@ impl Submission {
             check_from(header, sender.mailbox.is_some(), &user.addresses)?;
         }
         Ok((identity, user))
+    }
+
+    /// Whoever has logged in had an account, or is a guest of Dovecot's or a directory's. If nobody is known by the name any more, the account
+    /// was removed during the session; without it, nothing would say any more as whom its user may send.
+    fn check_removed(&self, login: &str, user: Option<&UserRow>) -> Result<(), Reply> {
+        match user {
+            None if self.shared.settings.identity == Identity::Login => {
+                let text = format!("the account {login} does not exist any more");
+                Err(Reply::new(535, Status(5, 7, 8), text))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether this client may send as this sender. What the throttle says is known when the mail is here.
@@ -105,6 +120,7 @@ impl Submission {
             return Ok(());
         }
         let user = self.user(identity).await?;
+        self.check_removed(identity, user.as_ref())?;
         user.as_ref().map_or(Ok(()), check_lock)?;
         if by_address {
             let judged = !settings.learn_only && user.as_ref().is_none_or(|user| user.profile != "exempt");

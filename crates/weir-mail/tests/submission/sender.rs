@@ -82,6 +82,28 @@ async fn a_lock_counts_for_sessions_that_are_open() {
     assert_eq!(gate.gone.recipients(), Vec::<String>::new());
 }
 
+/// As at another relay: there nobody ends the sessions of a user who is removed here.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_user_sends_nothing_more_in_sessions_that_are_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let (mut early, mut late) = (gate.ann().await, gate.ann().await);
+    for line in ["MAIL FROM:<ann@example.org>", "RCPT TO:<new0@example.net>"] {
+        assert!(early.say(line).await.starts_with('2'));
+    }
+    assert!(gate.records.users().remove("ann").await.unwrap());
+    assert!(early.say("DATA").await.starts_with('3'));
+    for sender in ["ann@example.org", "boss@example.org", ""] {
+        let reply = late.say(&format!("MAIL FROM:<{sender}>")).await;
+        assert!(reply.starts_with("535 5.7.8 the account ann does not exist any more"), "{reply}");
+    }
+    // Whose addresses are not known cannot be anybody's.
+    let forged = TEXT.replace("ann@example.org", "boss@example.org");
+    let reply = early.say(&format!("{forged}\r\n.")).await;
+    assert!(reply.starts_with("535 5.7.8 the account ann does not exist any more"), "{reply}");
+    assert_eq!(gate.gone.recipients(), Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_counts_for_trusted_recipients_too() {
     let folder = tempfile::tempdir().unwrap();
