@@ -13,7 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ledger::StoredBody;
 use super::message::{OutgoingMessage, Recipient};
-use super::replaced::without_replaced;
+use super::replaced::WithoutReplaced;
+use weir_smtp::client::content::BodySource;
 use weir_smtp::outcome::{DeliveryOutcome, Status};
 
 /// What is gathered before it goes to the disk.
@@ -41,18 +42,15 @@ async fn write<B: StoredBody>(
     host: &str,
     message: &OutgoingMessage,
     recipient: &Recipient,
-    mut body: B,
+    body: B,
 ) -> Result<(), DeliveryOutcome> {
     let maildir = folder.join(folder_name(recipient.to.mailbox.as_str())).join("Maildir");
     let name = file_name(host, message, recipient);
     let mut file = blocking(move || Unfinished::create(maildir, name)).await?;
     let mut text = trace_headers(message, recipient);
     let mut line_ends = LineEnds::default();
-    let mut is_first = true;
-    while let Some(mut piece) = body.next().await.map_err(DeliveryOutcome::from)? {
-        if std::mem::take(&mut is_first) {
-            piece = without_replaced(piece, &message.added);
-        }
+    let mut body = WithoutReplaced::new(body, &message.added);
+    while let Some(piece) = body.next().await.map_err(DeliveryOutcome::from)? {
         line_ends.convert(&piece, &mut text);
         if text.len() >= WRITE_BYTES {
             let full = std::mem::take(&mut text);

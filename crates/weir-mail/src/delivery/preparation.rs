@@ -1,9 +1,9 @@
 //! Prepares the text of a message for one server: converts it if the server needs that, then signs it.
 
 use super::conversion::{self, Converted, Needs, Survey};
-use super::ledger::{Ledger, LedgerError};
+use super::ledger::{Ledger, LedgerError, StoredBody};
 use super::message::OutgoingMessage;
-use super::replaced::without_replaced;
+use super::replaced::{WithoutReplaced, without_replaced};
 use std::sync::Arc;
 use weir_core::time::Instant;
 use weir_smtp::client::capabilities::Capabilities;
@@ -13,11 +13,11 @@ use weir_smtp::dkim::{Keyring, Signing};
 use weir_smtp::outcome::DeliveryOutcome;
 
 /// What is sent.
-pub(super) enum Prepared<B: BodySource> {
+pub(super) enum Prepared<B: StoredBody> {
     /// The message as it was handed in.
     Same(Content<B>),
     /// The message in a form that the server takes.
-    Converted(Box<Content<Converted<B>>>),
+    Converted(Box<Content<Converted<WithoutReplaced<B>>>>),
 }
 
 /// What is known of a delivery before its text is.
@@ -55,8 +55,10 @@ impl<L: Ledger> Preparation<'_, L> {
         Plan::new(&self.message.sender, size, self.offered, self.peer)
     }
 
-    fn body(&self) -> Result<L::Body, DeliveryOutcome> {
-        self.ledger.body(self.message.id).map_err(DeliveryOutcome::from)
+    /// The message as it was handed in, but for a subject that another one replaces.
+    fn body(&self) -> Result<WithoutReplaced<L::Body>, DeliveryOutcome> {
+        let body = self.ledger.body(self.message.id).map_err(DeliveryOutcome::from)?;
+        Ok(WithoutReplaced::new(body, &self.message.added))
     }
 
     /// A message that was declared international must have a plain header where the server does not take such mail.

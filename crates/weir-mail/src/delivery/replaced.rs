@@ -1,7 +1,37 @@
 //! Replaces the subject of a message, if the scan asked for it: the new subject is among the added header lines, and the old one is left
 //! out.
 
+use super::ledger::{LedgerError, StoredBody};
+use std::sync::Arc;
+use weir_smtp::client::content::BodySource;
 use weir_store::spool::Piece;
+
+/// The body of a message, without the subject if another one is added.
+pub(super) struct WithoutReplaced<B> {
+    body: B,
+    /// The added header lines, until the first piece has been read.
+    added: Option<Arc<str>>,
+}
+
+impl<B: StoredBody> WithoutReplaced<B> {
+    /// The body, which must not have been read yet, with these header lines added before it.
+    pub(super) fn new(body: B, added: &Arc<str>) -> WithoutReplaced<B> {
+        WithoutReplaced { body, added: Some(Arc::clone(added)) }
+    }
+}
+
+impl<B: StoredBody> BodySource for WithoutReplaced<B> {
+    type Piece = Piece;
+    type Error = LedgerError;
+
+    async fn next(&mut self) -> Result<Option<Piece>, LedgerError> {
+        let piece = self.body.next().await?;
+        Ok(match self.added.take() {
+            Some(added) => piece.map(|first| without_replaced(first, &added)),
+            None => piece,
+        })
+    }
+}
 
 /// The first piece of a message, without its subject if another one is added. The header of nearly every message is in its first piece;
 /// a longer one keeps both.

@@ -1,5 +1,6 @@
 //! What is said to a server depends on what it offers.
 
+use weir_mail::delivery::message::OutgoingMessage;
 use weir_smtp::client::approach::{Approach, Credentials};
 
 use super::memory_ledger::{MemoryLedger, settings, start};
@@ -62,6 +63,28 @@ async fn eight_bit_text_goes_only_where_it_is_taken() {
     assert_eq!(server.log().bodies.len(), 0);
     let report = ledger.report().await;
     assert!(report.contains("Status: 5.6.3") && report.contains("signature would no longer be right"), "{report}");
+}
+
+/// What tells people of spam must not be one of two subjects, of which their program may show the other.
+#[tokio::test]
+async fn a_message_has_one_subject_however_it_is_sent() {
+    let text = "From: a@sender.example\r\nSubject: cheap\r\n watches\r\nTo: b@there.example\r\n\r\nü\r\n";
+    for (offer, sent) in [(OFFER, "\r\n\r\nü\r\n"), (NOTHING, "\r\n\r\n=C3=BC\r\n")] {
+        let server =
+            Server::start(move |_, step, _| if step == Step::Hello { Say::Raw(offer.into()) } else { Say::Usual })
+                .await;
+        let ledger = MemoryLedger::default();
+        let delivery = start(settings(server.port, Approach::default()), &ledger);
+        let message = ledger.message("<a@sender.example> BODY=8BITMIME", &["<b@there.example>"], text);
+        let message = OutgoingMessage { added: "Subject: [SPAM] cheap watches\r\n".into(), ..message };
+        let id = message.id;
+        delivery.enqueue(message);
+        ledger.finished(id).await;
+        let body = server.log().bodies[0].clone();
+        assert!(body.starts_with("Subject: [SPAM] cheap watches\r\nFrom: a@sender.example\r\n"), "{body}");
+        assert!(body.matches("Subject:").count() == 1 && !body.contains("\r\n watches"), "{body}");
+        assert!(body.ends_with(sent), "{body}");
+    }
 }
 
 #[tokio::test]
