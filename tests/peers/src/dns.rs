@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A name server on a port of its own, until the process ends.
 #[derive(Debug, Clone)]
@@ -39,6 +40,8 @@ pub enum Mood {
     /// It answers from the table.
     #[default]
     Well,
+    /// It answers from the table after this time.
+    Slow(Duration),
     /// It does not answer.
     Silent,
     /// It answers everything with SERVFAIL.
@@ -122,12 +125,20 @@ fn serve(socket: &UdpSocket, state: &Mutex<State>) {
         let reply = match mood {
             Mood::Silent => continue,
             Mood::Failing => question.reply(SERVFAIL, &[]),
-            Mood::Well => match state.table.get(&question.name) {
+            Mood::Well | Mood::Slow(_) => match state.table.get(&question.name) {
                 None => question.reply(NXDOMAIN, &[]),
                 Some(records) => question.reply(question.code_for(records), records),
             },
         };
-        let _ = socket.send_to(&reply, client);
+        let Mood::Slow(wait) = mood else {
+            let _ = socket.send_to(&reply, client);
+            continue;
+        };
+        let socket = socket.try_clone().expect("the same socket");
+        std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            let _ = socket.send_to(&reply, client);
+        });
     }
 }
 

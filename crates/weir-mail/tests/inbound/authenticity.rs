@@ -327,6 +327,44 @@ async fn silence_about_other_names_does_not_hide_a_policy() {
     says(&found, &["dmarc=fail header.from=bank.example policy.dmarc=reject"]);
 }
 
+/// Four messages at once about which the DNS says nothing, because the name servers of their sender are silent.
+async fn four_unanswered(gate: &Gate) {
+    let before = gate.gone.letters().len();
+    let send = async |client: &str| {
+        let mut session = gate.client_from(client, "helo.slow.example").await;
+        let text = text("me@slow.example");
+        session.mail("x@slow.example", &["ann@example.org"], text.trim_end_matches("\r\n")).await
+    };
+    let said = tokio::join!(send("192.0.2.7"), send("198.51.100.7"), send("203.0.113.7"), send("192.88.99.7"));
+    for said in [said.0, said.1, said.2, said.3] {
+        assert!(said.starts_with("250"), "{said}");
+    }
+    gate.gone.wait_for(before + 4).await;
+}
+
+/// Who sends with a domain whose name servers are silent must not shorten the time in which the policies of others are found.
+#[tokio::test]
+async fn silence_about_some_messages_shortens_the_time_of_no_other() {
+    let dns = zones()
+        .txt("_dmarc.bank.example", "v=DMARC1; p=reject")
+        .txt("_dmarc.late.example", "v=DMARC1; p=reject; psd=n");
+    for name in ["_dmarc.slow.example", "slow.example", "helo.slow.example"] {
+        dns.be_about(name, Mood::Silent);
+    }
+    for name in ["_dmarc.bank.example", "_dmarc.late.example"] {
+        dns.be_about(name, Mood::Slow(Duration::from_secs(2)));
+    }
+    let gate = gate_with(&dns, Duration::from_secs(4)).await;
+    four_unanswered(&gate).await;
+    let found = results(&gate, CLIENT, "who@pass.example", &text("boss@bank.example")).await;
+    says(&found, &["dmarc=fail header.from=bank.example policy.dmarc=reject"]);
+    // If it answers nobody, it is not waited for so long.
+    four_unanswered(&gate).await;
+    dns.be(Mood::Silent);
+    let found = results(&gate, CLIENT, "who@pass.example", &text("boss@late.example")).await;
+    says(&found, &["dmarc=temperror header.from=late.example"]);
+}
+
 #[tokio::test]
 async fn sha1_proves_nothing() {
     let (signer, dns) = Signer::new(zones(), "pass.example", Algorithm::Rsa);

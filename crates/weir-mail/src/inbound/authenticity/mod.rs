@@ -3,7 +3,8 @@
 //!
 //! Bounded: a time for everything together, ten look-ups for an SPF record (RFC 7208 section 4.6.4), [`SIGNATURES_MAX`]
 //! signatures. What the DNS did not answer in that time is `temperror`: a dead name server delays mail
-//! by that time at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. The policy of the domain in From is asked
+//! by that time at most, and by twice [`PATIENCE_WHEN_SILENT`] once it is known to be dead: a sender whose own name servers are silent
+//! can make that seem so, but then the DNS still answers a question of ours. The policy of the domain in From is asked
 //! for beside everything else, so that slow name servers of a sender's own cannot use up the time for it.
 //!
 //! mail-auth reads and verifies signatures, with our resolver; SPF and DMARC are our own. Not done: ARC (its fields pass unchanged), and
@@ -30,10 +31,10 @@ use mail_auth::{
     AuthenticatedMessage, AuthenticationResults as Field, DkimOutput, DkimResult, DnsError, Error,
     MessageAuthenticator, SpfOutput, SpfResult,
 };
-use names::{Names, can_be_name};
+use names::{Names, NoRecord, can_be_name};
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use weir_settings::settings;
@@ -42,9 +43,9 @@ use weir_settings::settings;
 pub const SIGNATURES_MAX: usize = 8;
 /// The longest result that is written.
 const FIELD_MAX: usize = 4 << 10;
-/// After so many messages in a row for which the DNS answered nothing at all, it is taken to be dead.
+/// After so many messages in a row for which the DNS answered nothing at all, it is asked whether it is dead.
 const SILENT_MAX: u32 = 4;
-/// How long it is then waited for, until it answers again.
+/// How long a dead one is waited for, until it answers again.
 pub const PATIENCE_WHEN_SILENT: Duration = Duration::from_secs(1);
 /// What is left for the questions of alignment, however long the sender's own name servers took.
 const ALIGNMENT_PATIENCE: Duration = Duration::from_secs(2);
@@ -87,6 +88,10 @@ pub struct Authenticity {
     patience: Duration,
     /// Messages in a row for which the DNS answered nothing.
     silent: AtomicU32,
+    /// It did not answer a question of ours, either.
+    dead: AtomicBool,
+    /// Questions of ours so far.
+    questions: AtomicU64,
 }
 
 impl Authenticity {
@@ -99,6 +104,8 @@ impl Authenticity {
             hostname: settings.hostname.clone(),
             patience: settings.patience,
             silent: AtomicU32::new(0),
+            dead: AtomicBool::new(false),
+            questions: AtomicU64::new(0),
         })
     }
 
@@ -117,7 +124,8 @@ impl Authenticity {
 
     /// Evaluates a message of which this was seen.
     pub(super) async fn evaluate(&self, letter: &Letter, client: &Client, mut evidence: Evidence) -> Evaluation {
-        let deadline = Instant::now() + self.present_patience();
+        let patience = self.present_patience().await;
+        let deadline = Instant::now() + patience;
         let digests = evidence.digests.take();
         let mut message = evidence.parsed();
         let hashed = digests.is_some();
@@ -262,18 +270,36 @@ impl Authenticity {
         format!("Authentication-Results: {}; none\r\n", self.hostname)
     }
 
-    fn present_patience(&self) -> Duration {
-        match self.silent.load(Ordering::Relaxed) >= SILENT_MAX {
-            true => self.patience.min(PATIENCE_WHEN_SILENT),
-            false => self.patience,
+    /// How long the DNS may take for the next message. That it answers nothing about some messages may be the work of their sender, who
+    /// would like the policies of others not to be found in time. So it is taken for dead only if it does not answer us either.
+    async fn present_patience(&self) -> Duration {
+        if self.silent.load(Ordering::Relaxed) < SILENT_MAX {
+            return self.patience;
         }
+        if self.dns_answers().await {
+            self.count_silence(false);
+            return self.patience;
+        }
+        if !self.dead.swap(true, Ordering::Relaxed) {
+            tracing::warn!("the DNS does not answer; what it is asked about received mail is `temperror`");
+        }
+        self.patience.min(PATIENCE_WHEN_SILENT)
+    }
+
+    /// Whether the DNS answers about a name below our own. Nobody has asked about it before, so that no answer is remembered here.
+    async fn dns_answers(&self) -> bool {
+        let number = self.questions.fetch_add(1, Ordering::Relaxed);
+        let name = format!("weir-{number}.{}", self.hostname);
+        let asked = timeout_at(Instant::now() + PATIENCE_WHEN_SILENT, self.names.txt(&name)).await;
+        asked.is_ok_and(|found| found.err().is_none_or(NoRecord::is_an_answer))
     }
 
     fn count_silence(&self, silent: bool) {
-        if !silent {
+        if silent {
+            self.silent.fetch_add(1, Ordering::Relaxed);
+        } else {
             self.silent.store(0, Ordering::Relaxed);
-        } else if self.silent.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_MAX {
-            tracing::warn!("the DNS does not answer; what it is asked about received mail is `temperror`");
+            self.dead.store(false, Ordering::Relaxed);
         }
     }
 }
