@@ -3,9 +3,9 @@
 //! A line is a JSON object in a file: when, which message, what, and what else it is about (another message, a sample, a Message-ID).
 //! Writing a line never blocks: lines go through a bounded channel to one thread, which writes them in batches and does not sync. A kill
 //! loses what was in the channel, and a power cut what was not on the disk yet; what must not be lost is in the records and the spool. When
-//! lines come faster than they can be written they are dropped, and the diary says how many. The total size of the files is bounded: the
-//! oldest file is removed first. A query reads all of them, once for each step from one message to the next. [`crate::tracking`] reads them
-//! as they grow and makes an index of them.
+//! lines come faster than they can be written, or cannot be written because the disk is full, they are dropped, and the diary says how many.
+//! The total size of the files is bounded: the oldest file is removed first. A query reads all of them, once for each step from one message
+//! to the next. [`crate::tracking`] reads them as they grow and makes an index of them.
 
 mod facts;
 mod tail;
@@ -202,18 +202,17 @@ struct DiaryWriter {
     file: File,
     number: u64,
     length: u64,
+    /// Whether the file may end within a line.
+    is_torn: bool,
     lost: Arc<AtomicU64>,
 }
 
 impl DiaryWriter {
     fn new(folder: PathBuf, file_bytes_max: u64, lost: Arc<AtomicU64>) -> io::Result<DiaryWriter> {
         let number = files(&folder)?.last().map_or(1, |(number, _)| *number);
-        let (mut file, length) = append(&folder, number)?;
-        if length > 0 {
-            // A kill may have left an incomplete line.
-            file.write_all(b"\n")?;
-        }
-        Ok(DiaryWriter { folder, file_bytes_max, file, number, length, lost })
+        let (file, length) = append(&folder, number)?;
+        // A kill may have left an incomplete line.
+        Ok(DiaryWriter { folder, file_bytes_max, file, number, length, is_torn: length > 0, lost })
     }
 
     fn run(mut self, orders: &Receiver<DiaryRequest>) {
@@ -228,16 +227,20 @@ impl DiaryWriter {
             }
             let lost = self.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                written(&DiaryLine::new("", "lost", format!("{lost} lines came too fast")), &mut text);
+                let words = format!("{lost} lines came too fast, or could not be written");
+                written(&DiaryLine::new("", "lost", words), &mut text);
             }
             match self.write(&text) {
                 Ok(()) => failing = false,
-                // Logged once, because otherwise a full disk would fill the log too.
-                Err(error) if !failing => {
+                Err(error) => {
+                    // The line about those that were lost before is lost as well, and was counted as one.
+                    self.lost.fetch_add(lost.saturating_sub(1), Ordering::Relaxed);
+                    // Logged once, because otherwise a full disk would fill the log too.
+                    if !failing {
+                        tracing::warn!(%error, "the diary cannot be written");
+                    }
                     failing = true;
-                    tracing::warn!(%error, "the diary cannot be written");
                 }
-                Err(_) => {}
             }
             text.clear();
             text.shrink_to(1 << 20);
@@ -247,23 +250,55 @@ impl DiaryWriter {
         }
     }
 
+    /// Writes whole lines. Those that cannot be written count as lost.
     fn write(&mut self, text: &[u8]) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
         }
+        let mut kept = 0;
+        let done = self.make_room().and_then(|()| self.put(text, &mut kept));
+        if done.is_err() {
+            let lost = text[kept..].iter().filter(|octet| **octet == b'\n').count();
+            self.lost.fetch_add(lost as u64, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Goes on in the next file if this one is full, and removes the oldest.
+    fn make_room(&mut self) -> io::Result<()> {
         if self.length >= self.file_bytes_max {
             // A disk that is full for a while must not use up numbers, because the oldest files are removed by them.
             let next = self.number + 1;
             (self.file, self.length) = append(&self.folder, next)?;
-            self.number = next;
+            (self.number, self.is_torn) = (next, self.length > 0);
             for (number, path) in files(&self.folder)? {
                 if number + FILES <= self.number {
                     unless_gone(fs::remove_file(path))?;
                 }
             }
         }
-        self.length += text.len() as u64;
-        self.file.write_all(text)
+        Ok(())
+    }
+
+    /// Writes at the end of the file; `kept` says how much of it is there. What a full disk leaves of a line must not spoil the next one, so
+    /// that one begins on a line of its own.
+    fn put(&mut self, text: &[u8], kept: &mut usize) -> io::Result<()> {
+        if self.is_torn {
+            self.file.write_all(b"\n")?;
+            (self.length, self.is_torn) = (self.length + 1, false);
+        }
+        while *kept < text.len() {
+            match self.file.write(&text[*kept..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => {
+                    *kept += more;
+                    (self.length, self.is_torn) = (self.length + more as u64, !text[..*kept].ends_with(b"\n"));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -393,6 +428,44 @@ mod tests {
         writer.write(b"{}\n").unwrap();
         let numbers: Vec<u64> = files(&folder).unwrap().into_iter().map(|(number, _)| number).collect();
         assert_eq!(numbers, [1, 2]);
+    }
+
+    #[test]
+    fn lines_that_a_full_disk_swallows_are_counted_and_spoil_no_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |id: &str| {
+            let mut text = Vec::new();
+            written(&DiaryLine::new(id, "accepted", id), &mut text);
+            text
+        };
+        let full = || OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let lost = Arc::<AtomicU64>::default();
+        let mut writer = DiaryWriter::new(folder.path().to_owned(), 1 << 20, Arc::clone(&lost)).unwrap();
+        writer.write(&line("m1")).unwrap();
+        let real = std::mem::replace(&mut writer.file, full());
+        assert!(writer.write(&[line("m2"), line("m3")].concat()).is_err());
+        assert_eq!(lost.load(Ordering::Relaxed), 2);
+        // A line of which only half found room.
+        writer.file = real;
+        writer.put(&line("m4")[..20], &mut 0).unwrap();
+        writer.write(&line("m5")).unwrap();
+        assert_eq!(["m1", "m2", "m4", "m5"].map(|id| about(folder.path(), id).len()), [1, 0, 0, 1]);
+        // The thread counts its own, and those that it wanted to tell about.
+        let write = |mut writer: DiaryWriter, file: Option<File>| {
+            let (lines, orders) = sync_channel(1);
+            lines.send(DiaryRequest::Line(DiaryLine::new("m6", "accepted", ""))).unwrap();
+            drop(lines);
+            writer.file = file.unwrap_or(writer.file);
+            writer.run(&orders);
+        };
+        write(writer, Some(full()));
+        assert_eq!(lost.load(Ordering::Relaxed), 3);
+        write(DiaryWriter::new(folder.path().to_owned(), 1 << 20, Arc::clone(&lost)).unwrap(), None);
+        let told = lines_about(folder.path(), &[String::new()]).unwrap();
+        assert_eq!(
+            told.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
+            ["3 lines came too fast, or could not be written"]
+        );
     }
 
     #[test]

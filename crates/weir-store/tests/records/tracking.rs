@@ -60,7 +60,7 @@ pub(crate) async fn found_by_all(records: Records) {
         DiaryLine::new(IDS[2], "scanned", "x").with(Facts { verdict: "infected Eicar".into(), ..Facts::default() }),
     );
     diary.note(DiaryLine::new(IDS[2], "delivered", "to <bob@example.net>: 250 ok"));
-    diary.note(DiaryLine::new("", "lost", "3 lines came too fast"));
+    diary.note(DiaryLine::new("", "lost", "3 lines came too fast, or could not be written"));
     let from = |text: &str| MessageFilter { from: text.into(), ..MessageFilter::default() };
     let fits = [
         (words("größe"), 1),
