@@ -29,6 +29,9 @@ use weir_store::records::UserRecords;
 
 const KEPT: &str = "console.accounts";
 const ACCOUNTS_MAX: usize = 1_000;
+/// How many people of a directory or identity provider may be signed in at once. An entry takes some two hundred octets, so this bounds memory
+/// only: a university has more people who read their held mail here than it has accounts of the console.
+const SIGNED_IN_MAX: usize = 50_000;
 /// Gives the sessions of people of a directory a stamp of their own. It is no hash of a password, and not empty as that of mail users
 /// without a password; otherwise such a session would go on as that user's when the directory's answer is too old.
 const BY_DIRECTORY: &str = "\0directory";
@@ -240,13 +243,12 @@ impl ConsoleAccounts {
         if self.is_local(&name).await? {
             return Ok(None);
         }
-        Ok(self.known_from_directory(&name, role, directory.session()))
+        Ok(Some(self.known_from_directory(&name, role, directory.session())?))
     }
 
     /// The account of somebody whose password the directory has checked.
-    fn known_from_directory(&self, name: &str, role: Role, session: Duration) -> Option<KnownAccount> {
-        self.sign_in(name, role, stamp(BY_DIRECTORY), session);
-        self.signed_in(name)
+    fn known_from_directory(&self, name: &str, role: Role, session: Duration) -> Result<KnownAccount, OperationError> {
+        self.sign_in(name, role, stamp(BY_DIRECTORY), session)
     }
 
     /// The account of somebody for whom an identity provider vouches; none if the name belongs to a local account, which no provider can
@@ -259,8 +261,7 @@ impl ConsoleAccounts {
         if self.is_local(&person.name).await? {
             return Ok(None);
         }
-        self.sign_in(&person.name, person.role, stamp(&person.subject), session);
-        Ok(self.signed_in(&person.name))
+        Ok(Some(self.sign_in(&person.name, person.role, stamp(&person.subject), session)?))
     }
 
     /// Whether somebody of this name has a password here. Case is ignored, because people cannot tell such names apart reliably.
@@ -278,12 +279,20 @@ impl ConsoleAccounts {
         Ok(false)
     }
 
-    fn sign_in(&self, name: &str, role: Role, stamp: [u8; 32], session: Duration) {
+    /// Lets somebody in whose login another system has checked.
+    fn sign_in(
+        &self,
+        name: &str,
+        role: Role,
+        stamp: [u8; 32],
+        session: Duration,
+    ) -> Result<KnownAccount, OperationError> {
         let (now, mut signed_in) = (Instant::now(), self.signed_in.lock().unwrap_or_else(PoisonError::into_inner));
-        signed_in.retain(|_, person| person.until > now);
-        if signed_in.len() < ACCOUNTS_MAX || signed_in.contains_key(name) {
-            signed_in.insert(name.to_owned(), SignedIn { role, stamp, until: now + session });
+        if signed_in.len() >= SIGNED_IN_MAX && !signed_in.contains_key(name) {
+            make_room(&mut signed_in, now)?;
         }
+        signed_in.insert(name.to_owned(), SignedIn { role, stamp, until: now + session });
+        Ok(KnownAccount { name: name.to_owned(), role, stamp, code: false })
     }
 
     /// Somebody whom the directory or an identity provider let in, as long as that is still believed.
@@ -334,6 +343,21 @@ impl fmt::Debug for ConsoleAccounts {
     }
 }
 
+/// Makes room for one more person. Those go first whose time is over, then the user whose time ends first, who has to log in again. Operators
+/// and administrators are never sent away, because somebody must be able to look after all of this.
+fn make_room(signed_in: &mut HashMap<String, SignedIn>, now: Instant) -> Result<(), OperationError> {
+    signed_in.retain(|_, person| person.until > now);
+    if signed_in.len() < SIGNED_IN_MAX {
+        return Ok(());
+    }
+    let users = signed_in.iter().filter(|(_, person)| person.role == Role::User);
+    let first = users.min_by_key(|(_, person)| person.until).map(|(name, _)| name.clone());
+    match first.and_then(|name| signed_in.remove(&name)) {
+        Some(_) => Ok(()),
+        None => Err(OperationError::Failed("too many people are signed in".to_owned())),
+    }
+}
+
 fn stamp(hash: &str) -> [u8; 32] {
     Sha256::digest(hash.as_bytes()).into()
 }
@@ -380,5 +404,35 @@ mod tests {
         let then = accounts.known("ann").await.unwrap().unwrap();
         assert_eq!(then, by_link);
         assert_ne!(then.stamp, begun.stamp, "her session has ended");
+    }
+
+    #[tokio::test]
+    async fn however_many_are_signed_in_an_administrator_gets_in() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = DataFolder::open(home.path().join("data")).unwrap();
+        let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
+        let accounts = ConsoleAccounts::new(&foundation, Passwords::new(1, [7; 32]).unwrap());
+        let hour = Duration::from_secs(3600);
+        let enters = |name: &str, role| accounts.known_from_directory(name, role, hour);
+        (0..1_000).for_each(|n| drop(enters(&format!("u{n}"), Role::User).unwrap()));
+        assert_eq!(enters("ann", Role::Admin).unwrap().role, Role::Admin);
+        assert!(accounts.known("ann").await.unwrap().is_some() && accounts.known("u0").await.unwrap().is_some());
+        // Where memory ends, the user goes whose time ends first, and nobody else.
+        let fill = |role| {
+            let mut signed_in = accounts.signed_in.lock().unwrap();
+            for n in signed_in.len()..SIGNED_IN_MAX {
+                let until = Instant::now() + 2 * hour;
+                signed_in.insert(format!("more{n}"), SignedIn { role, stamp: [0; 32], until });
+            }
+        };
+        fill(Role::User);
+        enters("bob", Role::Admin).unwrap();
+        assert!(accounts.known("u0").await.unwrap().is_none() && accounts.known("u1").await.unwrap().is_some());
+        assert_eq!(accounts.signed_in.lock().unwrap().len(), SIGNED_IN_MAX);
+        accounts.signed_in.lock().unwrap().retain(|_, person| person.role == Role::Admin);
+        fill(Role::Operator);
+        let full = enters("carl", Role::Admin).unwrap_err();
+        assert_eq!(full.to_string(), "too many people are signed in");
+        assert_eq!(enters("ann", Role::Admin).unwrap().name, "ann", "who is in already stays");
     }
 }
