@@ -26,6 +26,11 @@ impl Trouble {
         format!("{} {}", sentence(&self.words), sentence(&self.hint))
     }
 
+    /// Whether Weir itself failed, so that nobody knows how much of what was asked for has been done.
+    pub(crate) fn is_of_weir(&self) -> bool {
+        self.status.is_server_error()
+    }
+
     /// A page with the error.
     pub(crate) fn page(&self, site: &Site, visit: Option<&Visit>) -> Response {
         let still = match self.status {

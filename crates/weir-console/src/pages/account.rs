@@ -1,6 +1,6 @@
 //! The page of one's own console account, where the second factor is set up.
 
-use super::{Asking, PageResult, Sent, Trouble, ended, refused};
+use super::{Asking, PageResult, Sent, Trouble, ended, failed, refused};
 use crate::frame::{Here, Sheet, back, status, token};
 use crate::html;
 use crate::html::Html;
@@ -80,7 +80,7 @@ pub(super) async fn confirm(
         site.administration.second_factor.confirm(&visit.known.name, sent.value("code"), &visit.actor()).await;
     let codes = match confirmed {
         Ok(codes) => codes,
-        Err(error) => return Ok(refused(&site, &visit, &sent, (HERE, Trouble::from(error).words()))),
+        Err(error) => return Ok(failed(&site, &visit, &sent, (HERE, &Trouble::from(error)))),
     };
     let list: Html = codes.iter().map(|code| html!("<li><code>{}</code></li>", code)).collect();
     let shown = html!(

@@ -40,6 +40,7 @@ use crate::door::door;
 use crate::form::Form;
 use crate::html::Piece;
 use crate::metrics;
+use crate::noted_change::EndedInError;
 use crate::session::{Said, Visit};
 use crate::site::Site;
 use crate::trouble::Trouble;
@@ -192,8 +193,17 @@ where
 {
     match words {
         Ok(words) => done(site, visit, words, local(form.value("back")).unwrap_or(otherwise)),
-        Err(error) => refused(site, visit, form, (otherwise, Trouble::from(error).words())),
+        Err(error) => failed(site, visit, form, (otherwise, &Trouble::from(error))),
     }
+}
+
+/// After an action that ended in an error: back to the page, with the error. The audit trail is told if the error is one of Weir.
+fn failed(site: &Site, visit: &Visit, form: &Form, (otherwise, trouble): (&str, &Trouble)) -> Response {
+    let mut answer = refused(site, visit, form, (otherwise, trouble.words()));
+    if trouble.is_of_weir() {
+        answer.extensions_mut().insert(EndedInError);
+    }
+    answer
 }
 
 /// After an action: to one of our pages, which shows the result.

@@ -27,7 +27,7 @@ pub(crate) const NAME: &str = "console.example.org";
 pub(crate) const PASSWORD: &str = "correct horse battery";
 
 pub(crate) struct House {
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
     pub(crate) administration: Administration,
     pub(crate) mail: MailOperations,
     pub(crate) records: Records,
@@ -108,7 +108,7 @@ pub(crate) async fn house() -> House {
     };
     let records = foundation.records.clone();
     let router = router(&gates, &configuration);
-    House { _home: home, administration, mail, records, router, gates, configuration }
+    House { home, administration, mail, records, router, gates, configuration }
 }
 
 fn router(gates: &Gates, configuration: &Configuration) -> Router {
@@ -120,6 +120,14 @@ impl House {
     /// A gate is restarted: the pages are made anew, as `weir up` does it.
     pub(crate) fn gate_restarted(&mut self) {
         self.router = router(&self.gates, &self.configuration);
+    }
+
+    /// Changes the records behind everybody's back.
+    pub(crate) fn in_records(&self, statement: &str) {
+        let program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
+        let mut python = std::process::Command::new("python3");
+        python.args(["-c", program]).arg(self.home.path().join("data/records.db")).arg(statement);
+        assert!(python.status().expect("python3 runs").success(), "{statement}");
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {

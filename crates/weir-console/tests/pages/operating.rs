@@ -100,3 +100,29 @@ async fn what_cannot_be_operated_here_says_so() {
     let health: serde_json::Value = serde_json::from_str(&health.text).unwrap();
     assert_eq!((&health["verdict"], &health["problems"][0]["says"]), (&"failing".into(), &"Weir does not run".into()));
 }
+
+#[tokio::test]
+async fn a_change_on_a_page_that_fails_half_way_has_its_line() {
+    let house = house().await;
+    let root = house.as_role("root").await;
+    // The account is made, and then its line cannot be written.
+    house.in_records(
+        "create trigger planted before insert on audit when new.action = 'console.add' begin select raise(abort, 'planted'); end",
+    );
+    let add = ("/settings", "/settings/accounts/add");
+    let fields = "name=carl&role=operator";
+    let told = said(&house, &root, add, fields).await;
+    assert!(told.contains("said not") && !told.contains("carl may log in"), "{told}");
+    assert!(house.administration.accounts.list().await.unwrap().iter().any(|account| account.name == "carl"));
+    let lines = house.administration.audit.newest("", 20).await.unwrap();
+    let doubted: Vec<_> = lines.iter().filter(|line| line.action == "interrupted").collect();
+    assert_eq!(doubted.len(), 1, "{lines:?}");
+    assert_eq!(
+        (doubted[0].actor.as_str(), doubted[0].subject.as_str()),
+        ("console:root", "POST /settings/accounts/add")
+    );
+    // What somebody got wrong is no error of Weir.
+    assert!(said(&house, &root, add, fields).await.contains("already an account carl"));
+    let lines = house.administration.audit.newest("", 20).await.unwrap();
+    assert_eq!(lines.iter().filter(|line| line.action == "interrupted").count(), 1, "{lines:?}");
+}
