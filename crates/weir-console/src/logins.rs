@@ -5,6 +5,8 @@
 //! nobody elsewhere can shut the owner of a name out. The wait doubles up to a minute. An attempt is counted when it begins, in the same
 //! step that allows it, so that a hundred at once count as a hundred. If it succeeds, it is no longer counted. Attempts that need a right
 //! password first, such as the code of a second factor, count by name alone, [everywhere]: there nobody else can shut the owner out.
+//!
+//! Right logins are bounded as well ([`Logins::may_begin`]), because each has a line in the audit trail, which keeps it for ever.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,11 +21,22 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Failures are forgotten after this.
 const MEMORY: Duration = Duration::from_secs(900);
 const ENTRIES_MAX: usize = 10_000;
+/// How many right logins one name may have within this time. Nobody who types comes near it.
+const RIGHT_MAX: u32 = 30;
+const RIGHT_WITHIN: Duration = Duration::from_secs(60);
 
-/// Failed logins, and those that are under way.
+/// Failed logins, those that are under way, and how many were right lately.
 #[derive(Debug, Default)]
 pub struct Logins {
     failed: Mutex<HashMap<Key, Failures>>,
+    /// By name, and whether they came by a link.
+    right: Mutex<HashMap<(String, bool), RightLogins>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct RightLogins {
+    count: u32,
+    since: Instant,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -71,6 +84,29 @@ impl Logins {
     pub fn taken_back(&self, name: &str, from: IpAddr) {
         let mut failed = self.lock();
         keys(name, from).iter().for_each(|key| take_back(&mut failed, key));
+    }
+
+    /// Lets a session begin for somebody who has just logged in, or says how long they must wait. It counts by name alone, so that many addresses
+    /// are of no use. Logins by a link are counted apart: the contact to whom the notice went must not shut out the owner of the password.
+    pub fn may_begin(&self, name: &str, by_link: bool, now: Instant) -> Result<(), Duration> {
+        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |logins: &RightLogins| now.duration_since(logins.since) >= RIGHT_WITHIN;
+        if right.len() >= ENTRIES_MAX {
+            right.retain(|_, logins| !is_over(logins));
+        }
+        if right.len() >= ENTRIES_MAX {
+            // As many people within a minute: none of them is what this is about.
+            right.clear();
+        }
+        let logins = right.entry((name.to_owned(), by_link)).or_insert(RightLogins { count: 0, since: now });
+        if is_over(logins) {
+            *logins = RightLogins { count: 0, since: now };
+        }
+        if logins.count >= RIGHT_MAX {
+            return Err((logins.since + RIGHT_WITHIN).saturating_duration_since(now));
+        }
+        logins.count += 1;
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Failures>> {
@@ -189,6 +225,22 @@ mod tests {
             let _ = logins.enter("ann", IpAddr::V4(Ipv4Addr::from_bits(n << 4)), now);
         }
         assert!(logins.lock().len() <= ENTRIES_MAX);
+    }
+
+    #[test]
+    fn right_logins_without_end_wait_as_well_and_only_for_their_own_name() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let begun = (0..1_000).filter(|_| logins.may_begin("ann", false, now).is_ok()).count();
+        assert_eq!(begun, RIGHT_MAX as usize);
+        let soon = now + Duration::from_secs(20);
+        assert_eq!(logins.may_begin("ann", false, soon), Err(Duration::from_secs(40)));
+        assert_eq!(logins.may_begin("ann", true, soon), Ok(()), "by a link");
+        assert_eq!(logins.may_begin("bob", false, soon), Ok(()));
+        assert_eq!(logins.may_begin("ann", false, now + RIGHT_WITHIN), Ok(()));
+        for n in 0..2 * ENTRIES_MAX {
+            logins.may_begin(&n.to_string(), false, now).unwrap();
+        }
+        assert!(logins.right.lock().unwrap().len() <= ENTRIES_MAX);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Sessions: who is logged in. They live in memory only, so a restart ends them all.
 //!
 //! A session's id is 256 random bits that its cookie carries; it is made at login and never before, so nobody can plant a session id on
-//! somebody else. A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in number and in
-//! time: after [`IDLE`] without a request, and after [`LIFE`] in any case.
+//! somebody else. A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in time, and in
+//! number: of one name, and of all. They end after [`IDLE`] without a request, and after [`LIFE`] in any case.
 
 use crate::logins::Logins;
 use crate::steps::Steps;
@@ -25,8 +25,11 @@ pub(crate) const TOKEN_FIELD: &str = "token";
 pub const IDLE: Duration = Duration::from_secs(3600);
 /// A session ends after this time in any case; then the password is needed again.
 pub const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// If there are more sessions than this, the one that was idle for longest ends.
-const SESSIONS_MAX: usize = 1_000;
+/// If one name has more sessions than this, the one of them that was idle for longest ends. A right login costs nothing, so whoever begins
+/// sessions without end must only end their own.
+const OWN_MAX: usize = 20;
+/// If there are more sessions than this, one ends of the name that has the most.
+const SESSIONS_MAX: usize = 10_000;
 
 /// All sessions, and the logins that are under way or have failed. None of it ends when the pages are made anew because a gate was
 /// restarted.
@@ -143,11 +146,7 @@ impl Sessions {
         let (id, token) = (fresh_token(), fresh_token());
         let mut open = self.lock();
         open.retain(|_, session| session.lives(now));
-        while open.len() >= SESSIONS_MAX {
-            let quietest = open.iter().min_by_key(|(_, session)| session.seen).map(|(id, _)| id.clone());
-            let Some(quietest) = quietest else { break };
-            open.remove(&quietest);
-        }
+        make_room(&mut open, &known.name, way);
         let session = OpenSession {
             number: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
             from: None,
@@ -235,7 +234,42 @@ impl Sessions {
     }
 }
 
+/// Ends a session where there are too many. Those by a link and those with a password are counted apart: a notice goes to a contact, who may be
+/// somebody else.
+fn make_room(open: &mut HashMap<String, OpenSession>, name: &str, way: Way) {
+    let mut counts: HashMap<(&str, bool), usize> = HashMap::new();
+    for session in open.values() {
+        *counts.entry(session.holder()).or_default() += 1;
+    }
+    let own = (name, way.is_link());
+    let crowded = if counts.get(&own).is_some_and(|count| *count >= OWN_MAX) {
+        Some(own)
+    } else if open.len() >= SESSIONS_MAX {
+        counts.into_iter().max_by_key(|(_, count)| *count).map(|(holder, _)| holder)
+    } else {
+        None
+    };
+    let Some(crowded) = crowded else { return };
+    let theirs = open.iter().filter(|(_, session)| session.holder() == crowded);
+    let quietest = theirs.min_by_key(|(_, session)| session.seen).map(|(id, _)| id.clone());
+    if let Some(quietest) = quietest {
+        open.remove(&quietest);
+    }
+}
+
+impl Way {
+    /// Whether they came by a link.
+    pub(crate) fn is_link(self) -> bool {
+        matches!(self, Way::Link { .. })
+    }
+}
+
 impl OpenSession {
+    /// By whom it is counted.
+    fn holder(&self) -> (&str, bool) {
+        (&self.known.name, self.way.is_link())
+    }
+
     fn line(&self, now: Instant) -> SessionLine {
         let ago = now.duration_since(self.begun);
         SessionLine {
@@ -243,7 +277,7 @@ impl OpenSession {
             name: self.known.name.clone(),
             role: self.known.role,
             from: self.from.map(|from| from.to_string()).unwrap_or_default(),
-            by_link: matches!(self.way, Way::Link { .. }),
+            by_link: self.way.is_link(),
             since: rfc3339((wall_clock().0 as i64).saturating_sub(ago.as_nanos() as i64)),
             quiet_s: now.duration_since(self.seen).as_secs(),
         }
@@ -297,13 +331,43 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_bounded_and_the_quietest_goes() {
+    fn whoever_logs_in_without_end_ends_only_sessions_of_their_own() {
         let (sessions, start) = (Sessions::default(), Instant::now());
-        let first = sessions.begin(ann(), Way::Password, start);
-        let second = sessions.begin(ann(), Way::Password, start);
-        sessions.find(&first.id, start + Duration::from_secs(1));
-        (0..SESSIONS_MAX - 1).for_each(|_| drop(sessions.begin(ann(), Way::Password, start + Duration::from_secs(2))));
-        assert!(sessions.is_open(&first.id, start) && !sessions.is_open(&second.id, start));
+        let bob = KnownAccount { name: "bob".into(), role: Role::User, ..ann() };
+        let other = sessions.begin(ann(), Way::Password, start);
+        let first = sessions.begin(bob.clone(), Way::Password, start);
+        let second = sessions.begin(bob.clone(), Way::Password, start);
+        let later = start + Duration::from_secs(1);
+        sessions.find(&first.id, later);
+        (0..OWN_MAX - 1).for_each(|_| drop(sessions.begin(bob.clone(), Way::Password, later)));
+        assert!(sessions.is_open(&first.id, start) && !sessions.is_open(&second.id, start), "the quietest goes");
+        // With the link of a notice one ends no session of a password.
+        let last = sessions.begin(bob.clone(), Way::Password, later);
+        (0..2 * OWN_MAX).for_each(|_| drop(sessions.begin(bob.clone(), Way::Link { situation: 1 }, later)));
+        assert!(sessions.is_open(&last.id, start) && sessions.is_open(&other.id, start));
+        assert_eq!(sessions.list(later).len(), 2 * OWN_MAX + 1);
+    }
+
+    #[test]
+    fn where_all_sessions_are_taken_one_goes_of_the_name_with_the_most() {
+        let (sessions, start) = (Sessions::default(), Instant::now());
+        let named = |name: String| KnownAccount { name, role: Role::User, ..ann() };
+        let two = [(); 2].map(|()| sessions.begin(named("bob".into()), Way::Password, start));
+        {
+            let mut open = sessions.lock();
+            while open.len() < SESSIONS_MAX {
+                let (number, known) = (open.len() as u64, named(format!("u{}", open.len())));
+                let (token, way) = (String::new(), Way::Password);
+                let session =
+                    OpenSession { number, from: None, known, way, token, begun: start, seen: start, said: None };
+                open.insert(number.to_string(), session);
+            }
+        }
+        sessions.find(&two[0].id, start + Duration::from_secs(1));
+        let ann = sessions.begin(ann(), Way::Password, start);
+        assert_eq!(sessions.lock().len(), SESSIONS_MAX);
+        assert!(sessions.is_open(&ann.id, start) && sessions.is_open(&two[0].id, start));
+        assert!(!sessions.is_open(&two[1].id, start));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Logging in and out: a password, and a code where the account wants one.
 
-use super::{Asking, Sent, local, query};
+use super::{Asking, Sent, Trouble, local, query};
 use crate::door::{PeerAddress, cookie};
 use crate::frame::{Here, Sheet};
 use crate::html;
@@ -118,7 +118,7 @@ pub(super) async fn log_in(
     }
     match begin(&site, &headers, (known, Way::Password), from).await {
         Ok(visit) => welcome(&site, &headers, &visit, next),
-        Err(error) => again((StatusCode::SERVICE_UNAVAILABLE, not_written(&error))),
+        Err(error) => again(not_begun(error)),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn code(
             site.sessions.steps.end(step);
             match begin(&site, &headers, (known, Way::Password), from).await {
                 Ok(visit) => welcome(&site, &headers, &visit, next),
-                Err(error) => again((StatusCode::SERVICE_UNAVAILABLE, not_written(&error))),
+                Err(error) => again(not_begun(error)),
             }
         }
         Ok(None) => again((StatusCode::FORBIDDEN, "This code is wrong, or has been used already.".to_owned())),
@@ -191,13 +191,17 @@ async fn tried(
     }
 }
 
-/// Begins a session, if the audit trail can be written.
+/// Begins a session, if the audit trail can be written, and if this name has not begun too many of them.
 pub(super) async fn begin(
     site: &Site,
     headers: &HeaderMap,
     (known, way): (KnownAccount, Way),
     from: IpAddr,
 ) -> Result<Visit, OperationError> {
+    site.sessions.logins.may_begin(&known.name, way.is_link(), Instant::now()).map_err(|wait| {
+        let hint = format!("try again in {}", seconds(wait.as_secs_f64().ceil()));
+        OperationError::conflict("there were too many logins with this name within a minute", hint)
+    })?;
     // The former session of this browser ends, so that somebody who knew its id cannot use the new one.
     if let Some(old) = cookie(headers, &site.cookie()) {
         site.sessions.end(&old);
@@ -224,8 +228,14 @@ pub(super) fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &st
     answer
 }
 
-pub(super) fn not_written(error: &OperationError) -> String {
-    format!("The login could not be written down: {error}.")
+/// Why no session begins after a right login.
+pub(super) fn not_begun(error: OperationError) -> (StatusCode, String) {
+    match error {
+        OperationError::Failed(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("The login could not be written down: {error}."))
+        }
+        refused => (StatusCode::TOO_MANY_REQUESTS, Trouble::from(refused).words()),
+    }
 }
 
 pub(super) fn with(mut answer: Response, status: StatusCode) -> Response {

@@ -1,6 +1,6 @@
 //! Logging in through an identity provider: sends the browser there, and handles its return.
 
-use super::login::{begin as begin_session, form, from, not_written, with};
+use super::login::{begin as begin_session, form, from, not_begun, with};
 use super::{local, query};
 use crate::door::{PeerAddress, cookie};
 use crate::form::Form;
@@ -16,9 +16,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use std::net::IpAddr;
 use std::time::Instant;
-use weir_foundation::Actor;
 use weir_foundation::console_accounts::Role;
 use weir_foundation::identity_provider::{Callback, IdentityProvider, ProviderError};
+use weir_foundation::{Actor, OperationError};
 
 /// Where the provider sends browsers.
 const CALLBACK: &str = "/login/oidc/callback";
@@ -100,8 +100,10 @@ async fn returned(
             return Err(again(StatusCode::FORBIDDEN, &words));
         }
     };
-    let refused = |error| again(StatusCode::SERVICE_UNAVAILABLE, &not_written(&error));
-    let known = site.administration.accounts.provided(&person, provider.session()).await.map_err(refused)?;
+    let failed_here = |error: OperationError| {
+        again(StatusCode::SERVICE_UNAVAILABLE, &format!("Nobody can log in with {} now: {error}.", provider.host()))
+    };
+    let known = site.administration.accounts.provided(&person, provider.session()).await.map_err(failed_here)?;
     let Some(known) = known else {
         let detail = format!("{}: the name is a local account's", provider.host());
         failed(site, &person.name, from, &detail).await;
@@ -109,7 +111,10 @@ async fn returned(
         return Err(again(StatusCode::FORBIDDEN, &words));
     };
     site.sessions.logins.succeeded(COUNTED, from);
-    let visit = begin_session(site, headers, (known, Way::Provider), from).await.map_err(refused)?;
+    let visit = begin_session(site, headers, (known, Way::Provider), from).await.map_err(|error| {
+        let (status, words) = not_begun(error);
+        again(status, &words)
+    })?;
     Ok((visit, next))
 }
 

@@ -84,6 +84,43 @@ async fn logins_cannot_be_tried_out() {
     }
 }
 
+#[tokio::test]
+async fn right_logins_without_end_are_refused_and_send_nobody_else_away() {
+    let house = house().await;
+    let olga = house.as_role("olga").await;
+    let mut sessions = Vec::new();
+    loop {
+        let (answer, session) = house.log_in("ann@example.org", PASSWORD, "").await;
+        if answer.status != StatusCode::SEE_OTHER {
+            assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS, "{}", answer.text);
+            assert!(answer.text.contains("Try again in"), "{}", answer.text);
+            break;
+        }
+        sessions.push(session);
+        assert!(sessions.len() < 100);
+    }
+    assert_eq!(house.get("/", &olga).await.status, StatusCode::OK);
+    assert_eq!(house.get("/me", &sessions[0]).await.status, StatusCode::SEE_OTHER, "the quietest of her own");
+    assert_eq!(house.get("/me", sessions.last().unwrap()).await.status, StatusCode::OK);
+    let lines = house.administration.audit.newest("console", 1_000).await.unwrap();
+    let hers = lines.iter().filter(|line| line.actor == "console:ann@example.org").count();
+    assert_eq!(hers, sessions.len());
+    // The link of a notice is counted apart, and ends as well.
+    let secret = house.records.secrets().find_or_set(own_link::SECRET, "a secret of the site").await.unwrap();
+    let key = own_link::key(&secret, Owner { identity: "ann@example.org", contact: "", situation: 0 }, u64::MAX);
+    let page = house.get(&format!("/link/{key}"), "").await;
+    let bound = format!("weir-8025-login={}", page.cookie("weir-8025-login").unwrap());
+    let enter = format!("token={}&key={key}", page.token());
+    let mut entered = 0;
+    while house.post("/link", &bound, &enter).await.status == StatusCode::SEE_OTHER {
+        entered += 1;
+        assert!(entered < 100);
+    }
+    assert_eq!(entered, sessions.len());
+    assert_eq!(house.get("/me", sessions.last().unwrap()).await.status, StatusCode::OK);
+    assert_eq!(house.log_in("root", PASSWORD, "").await.0.status, StatusCode::SEE_OTHER);
+}
+
 /// The code that an authenticator with this secret shows now.
 fn authenticator(secret: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
