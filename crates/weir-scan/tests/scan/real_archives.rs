@@ -245,6 +245,24 @@ fn a_disc_with_udf_is_opened_with_or_without_its_other_file_system() {
 }
 
 #[test]
+fn a_program_on_a_disc_is_found_whatever_the_name_of_its_folder() {
+    for name in ["a", "0", "ab"] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("in").join(name);
+        std::fs::create_dir_all(&place).unwrap();
+        std::fs::write(place.join("evil.exe"), program()).unwrap();
+        for options in [&["-quiet"][..], &["-quiet", "-J", "-R"], &["-quiet", "-udf"]] {
+            let image = folder.path().join("disc.dat");
+            run(Command::new("genisoimage").args(options).arg("-o").arg(&image).arg(folder.path().join("in")));
+            let shown = walked(&image);
+            assert!(shown.files.iter().skip(1).any(|(_, data)| *data == program()), "{name}, {options:?}");
+            assert!(shown.odd.is_empty(), "{name}, {options:?}: {:?}", shown.odd);
+            assert!(said(&image).to_ascii_lowercase().contains("evil.exe"), "{name}, {options:?}: {}", said(&image));
+        }
+    }
+}
+
+#[test]
 fn an_installer_is_opened_and_does_not_pass() {
     let folder = folder();
     let source = folder.path().join("setup.wxs");

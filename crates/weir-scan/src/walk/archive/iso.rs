@@ -130,7 +130,8 @@ impl<'d> Tree<'d> {
 
     /// Walks a directory and those below it, without recursion.
     fn walk(self, walk: &mut Walk<'_>, root: (usize, usize), level: u32) -> Result<(), Exceeded> {
-        let (mut todo, mut seen, mut clock) = (vec![root], BTreeSet::from([root.0]), 0u32);
+        // Of folders in the same place one may be longer, and show more.
+        let (mut todo, mut seen, mut clock) = (vec![root], BTreeSet::from([root]), 0u32);
         while let Some((from, length)) = todo.pop() {
             walk.budget.time()?;
             let Some(records) = self.data.get(from..from.saturating_add(length).min(self.data.len())) else {
@@ -156,11 +157,17 @@ impl<'d> Tree<'d> {
                 let places = [from, behind];
                 let places = &places[..if behind == from { 1 } else { 2 }];
                 if flags & FOLDER != 0 {
-                    for from in places {
-                        // The first two are the directory itself and the one above it.
-                        if name.len() > 1 && seen.len() < FOLDERS_MAX && seen.insert(*from) {
-                            todo.push((*from, length));
+                    // The directory itself and the one above it have names of one octet, as others may, too.
+                    let places = if matches!(name, [0 | 1]) { &[][..] } else { places };
+                    for folder in places.iter().map(|from| (*from, length)) {
+                        if seen.contains(&folder) {
+                            continue;
                         }
+                        if seen.len() >= FOLDERS_MAX {
+                            return Err(Exceeded::Entries(FOLDERS_MAX as u32));
+                        }
+                        seen.insert(folder);
+                        todo.push(folder);
                     }
                     continue;
                 }
@@ -353,6 +360,53 @@ mod tests {
         let soon = Duration::from_millis(100);
         assert_eq!(opened(&folders(100_000, |number| 20 + number % 1700), soon), late(soon));
         assert_eq!(opened(&folders(100, |_| 20), Duration::from_secs(20)), Ok(()));
+    }
+
+    #[test]
+    fn more_folders_than_are_walked_are_not_left_out_without_a_word() {
+        let far = |count: usize| opened(&folders(count as u32, |number| 10_000 + number), Duration::from_secs(20));
+        // With the root.
+        assert_eq!(far(FOLDERS_MAX - 1), Ok(()));
+        assert_eq!(far(FOLDERS_MAX), Err(Exceeded::Entries(FOLDERS_MAX as u32)));
+    }
+
+    /// An image whose file is in a folder of this name, in the sector behind it.
+    fn in_folder(name: u8) -> Vec<u8> {
+        let mut image = test_files::iso("RUN.JS", b"hello");
+        let (file, inside) = (record(&image), image.len());
+        let own: Vec<u8> = image[file..file + usize::from(image[file])].to_vec();
+        let above: Vec<u8> = image[ROOT..file].to_vec();
+        image[file..file + own.len()].fill(0);
+        image.extend([above.as_slice(), &own].concat());
+        image.resize(image.len().next_multiple_of(SECTOR), 0);
+        let mut folder = above[..usize::from(above[0])].to_vec();
+        folder[2..6].copy_from_slice(&((inside / SECTOR) as u32).to_le_bytes());
+        folder[33] = name;
+        put(&mut image, file, &folder);
+        image
+    }
+
+    #[test]
+    fn a_folder_may_have_a_name_of_one_letter() {
+        for name in [b'A', b'_', b'0', 2] {
+            assert_eq!(shown(&in_folder(name)), ["RUN.JS=hello"], "{name}");
+        }
+        // These are the folder itself and the one above it.
+        for name in [0, 1] {
+            assert!(shown(&in_folder(name)).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_said_to_be_short_hides_nothing_of_a_longer_one_in_its_place() {
+        let mut image = in_folder(b'A');
+        let short = record(&image);
+        let length = usize::from(image[short]);
+        let mut long: Vec<u8> = image[short..short + length].to_vec();
+        long[33] = b'B';
+        put(&mut image, short + 10, &34u32.to_le_bytes());
+        put(&mut image, short + length, &long);
+        assert_eq!(shown(&image), ["RUN.JS=hello"]);
     }
 
     #[test]

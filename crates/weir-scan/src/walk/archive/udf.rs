@@ -49,10 +49,9 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         };
         let mut names = Vec::new();
         walk.budget.room(data.len())?;
-        if volume.reader(&entry).take(data.len() as u64).read_to_end(&mut names).is_err() {
-            broken(walk);
-        }
-        for (number, found) in Identifiers(&names).enumerate() {
+        let read = volume.reader(&entry).take(data.len() as u64).read_to_end(&mut names);
+        let mut identifiers = Identifiers(&names);
+        for (number, found) in identifiers.by_ref().enumerate() {
             if number % NAMES_AT_ONCE == 0 {
                 walk.budget.time()?;
             }
@@ -62,9 +61,14 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
                 continue;
             }
             if folder {
-                if seen.len() < FOLDERS_MAX && seen.insert(found.block) {
-                    todo.push(found.block);
+                if seen.contains(&found.block) {
+                    continue;
                 }
+                if seen.len() >= FOLDERS_MAX {
+                    return Err(Exceeded::Entries(FOLDERS_MAX as u32));
+                }
+                seen.insert(found.block);
+                todo.push(found.block);
                 continue;
             }
             let shown = [found.name];
@@ -72,6 +76,10 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
                 Some(entry) => _ = walk.member(&shown, data.len() as u64, &mut volume.reader(&entry), level)?,
                 None => walk.locked(&shown, Oddity::Unreadable("a disc image that breaks off".into()), level)?,
             }
+        }
+        // Behind a name that cannot be read there may be others.
+        if read.is_err() || identifiers.0.iter().any(|octet| *octet != 0) {
+            broken(walk);
         }
     }
     Ok(())
@@ -250,7 +258,7 @@ mod tests {
     use crate::walk::seen::Seen;
     use std::time::Duration;
 
-    /// An image whose root has so many names of files that were deleted.
+    /// An image whose root has so many names of files that were deleted, 40 octets each.
     fn deleted(count: usize) -> Vec<u8> {
         let mut image = vec![0; 262 * SECTOR];
         let mut put = |sector: usize, at: usize, octets: &[u8]| {
@@ -277,13 +285,41 @@ mod tests {
         image
     }
 
+    fn opened(image: &[u8], time: Duration) -> (Result<(), Exceeded>, Vec<Oddity>) {
+        let (limits, mut seen) = (Limits { time, ..Limits::default() }, Seen::default());
+        let opened = open(&mut Walk::new(&mut Budget::new(&limits), &mut seen), image, 0);
+        (opened, seen.odd)
+    }
+
+    /// Where the names begin.
+    const NAMES: usize = 262 * SECTOR;
+
+    #[test]
+    fn more_folders_than_are_walked_are_not_left_out_without_a_word() {
+        let mut image = deleted(FOLDERS_MAX);
+        for (number, name) in image[NAMES..].chunks_mut(40).enumerate() {
+            name[18] = 2;
+            name[24..28].copy_from_slice(&(1_000_000 + number as u32).to_le_bytes());
+        }
+        let most = Exceeded::Entries(FOLDERS_MAX as u32);
+        assert_eq!(opened(&image, Duration::from_secs(20)).0, Err(most));
+        // One that was deleted is none: with the root they are as many as there may be.
+        image[NAMES + 18] = 6;
+        assert_eq!(opened(&image, Duration::from_secs(20)).0, Ok(()));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_read_hides_no_others_without_a_word() {
+        let (mut image, long) = (deleted(3), Duration::from_secs(20));
+        assert_eq!(opened(&image, long), (Ok(()), vec![]));
+        image[NAMES + 40] = 0;
+        assert_eq!(opened(&image, long).1.len(), 1);
+        image[NAMES + 40..].fill(0);
+        assert_eq!(opened(&image, long), (Ok(()), vec![]), "nothing follows");
+    }
+
     #[test]
     fn names_take_no_longer_than_there_is_time() {
-        let opened = |image: &[u8], time| {
-            let (limits, mut seen) = (Limits { time, ..Limits::default() }, Seen::default());
-            let opened = open(&mut Walk::new(&mut Budget::new(&limits), &mut seen), image, 0);
-            (opened, seen.odd)
-        };
         let soon = Duration::from_millis(1);
         let image = deleted(200_000);
         assert_eq!(opened(&image, soon), (Err(Exceeded::Time(soon)), vec![]));
