@@ -257,10 +257,14 @@ pub(super) fn nibble(digit: u8) -> u8 {
 
 /// The uuencoded files in a text: their names and what is in them. A line that begins one ends the one before, so the
 /// cost is linear.
+///
+/// A line of no length ends a file to most programs, and some pass over it (Python's mail library). Where data follow it, the file is told
+/// twice: as it is to the former, and whole.
 pub fn uuencoded(text: &[u8]) -> Uuencoded<'_> {
     Uuencoded {
         rest: text,
         fresh: true,
+        whole: None,
         value: |letter| letter.wrapping_sub(32) & 63,
         is_letter: |letter| matches!(letter, b' '..=b'`'),
     }
@@ -277,7 +281,7 @@ pub fn xxencoded(text: &[u8]) -> Uuencoded<'_> {
         _ => 0,
     };
     let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'+' | b'-');
-    Uuencoded { rest: text, fresh: true, value, is_letter }
+    Uuencoded { rest: text, fresh: true, whole: None, value, is_letter }
 }
 
 /// See [`uuencoded`].
@@ -286,6 +290,8 @@ pub struct Uuencoded<'t> {
     rest: &'t [u8],
     /// Whether `rest` begins a line.
     fresh: bool,
+    /// The file that was told last, as it is to whoever passes over lines of no length.
+    whole: Option<(String, Vec<u8>)>,
     /// What a letter stands for.
     value: fn(u8) -> u8,
     /// Whether it is of the alphabet.
@@ -296,6 +302,9 @@ impl Iterator for Uuencoded<'_> {
     type Item = (String, Vec<u8>);
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(whole) = self.whole.take() {
+            return Some(whole);
+        }
         loop {
             // A text that only tells how such files begin has none.
             if let Some(file) = self.file()? {
@@ -311,30 +320,58 @@ impl<'t> Uuencoded<'t> {
         let (Begin { name, in_base64 }, body) = self.begin()?;
         (self.rest, self.fresh) = (body, true);
         let (mut out, mut is_data) = (Vec::new(), false);
-        while let Some((line, behind)) = self.rest.split_at_checked(line_length(self.rest)) {
+        // How much there was at the first line of no length, and whether data follow it.
+        let (mut pause, mut goes_on) = (None, false);
+        while !self.rest.is_empty() {
+            let (line, behind) = self.rest.split_at(line_length(self.rest));
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let length = line.first().map_or(0, |first| usize::from((self.value)(*first)));
-            let ends = if in_base64 { line.is_empty() || line == b"====" } else { length == 0 || line == b"end" };
+            let ends = if in_base64 { line == b"====" } else { line == b"end" };
             if ends || Begin::read(line).is_some() {
-                is_data |= matches!(line, b"`" | b" " | b"+" | b"end" | b"====");
+                is_data |= ends && pause.is_none();
                 break;
             }
-            is_data |= in_base64 || self.is_data(line, length);
+            self.rest = behind;
+            let length = line.first().map_or(0, |first| usize::from((self.value)(*first)));
+            if line.is_empty() || (length == 0 && !in_base64) {
+                is_data |= pause.is_none() && matches!(line, b"`" | b" " | b"+");
+                pause.get_or_insert(out.len());
+                continue;
+            }
+            match pause {
+                None => is_data |= in_base64 || self.is_data(line, length),
+                Some(_) => goes_on |= self.is_more(line, length, in_base64),
+            }
             match in_base64 {
                 true => out.extend_from_slice(line),
                 false => decode_line(&line[1..], length, self.value, &mut out),
             }
-            self.rest = behind;
         }
-        is_data |= self.rest.starts_with(b"end");
-        Some(is_data.then(|| (name, if in_base64 { base64(&out, Padding::EndsGroup) } else { out })))
+        let read = |data: &[u8]| if in_base64 { base64(data, Padding::EndsGroup) } else { data.to_vec() };
+        let short = is_data.then(|| read(&out[..pause.unwrap_or(out.len())]));
+        let whole = goes_on.then(|| (name.clone(), read(&out)));
+        match short {
+            Some(short) => {
+                self.whole = whole;
+                Some(Some((name, short)))
+            }
+            None => Some(whole),
+        }
     }
 
     /// Whether a line is written in the alphabet as far as it tells its length. What follows is passed over by some readers.
     fn is_data(&self, line: &[u8], length: usize) -> bool {
         let letters = &line[..line.len().min(1 + length.div_ceil(3) * 4)];
         letters.len() > 1 && letters.iter().all(|letter| (self.is_letter)(*letter))
+    }
+
+    /// Whether a line behind one of no length is data, and not the text that follows a file: in the alphabet, and about as long as it tells. Blanks
+    /// at its end may have been lost on the way.
+    fn is_more(&self, line: &[u8], length: usize, in_base64: bool) -> bool {
+        match in_base64 {
+            true => line.iter().all(|letter| is_base64(*letter) || *letter == b'='),
+            false => self.is_data(line, length) && 2 * line.len() > length.div_ceil(3) * 4,
+        }
     }
 
     /// The next line that begins a file, and what follows.
@@ -425,132 +462,16 @@ fn ydecoded(body: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The last group may be cut, where blanks at the end of a line were lost on the way.
 fn decode_line(sextets: &[u8], length: usize, value: fn(u8) -> u8, out: &mut Vec<u8>) {
     let before = out.len();
     for group in sextets.chunks(4) {
-        let group = group.iter().fold(0u32, |group, c| group << 6 | u32::from(value(*c)));
+        let missing = 4 - group.len();
+        let group = group.iter().fold(0u32, |group, c| group << 6 | u32::from(value(*c))) << (6 * missing);
         out.extend_from_slice(&group.to_be_bytes()[1..]);
     }
     out.truncate(before + length);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn base64(text: &[u8]) -> Vec<u8> {
-        super::base64(text, Padding::EndsGroup)
-    }
-
-    #[test]
-    fn letters_of_base64_are_counted_as_the_table_has_them() {
-        // Longer than a piece, so that its counts of one octet are added up.
-        let all: Vec<u8> = (0..=u8::MAX).cycle().take(3 * 256).collect();
-        assert_eq!(base64_letters(&all), (3 * 64, 3 * (256 - 64 - 5)));
-        for byte in 0..=u8::MAX {
-            let is_letter = SEXTETS[usize::from(byte)] != NO;
-            assert_eq!(base64_letters(&[byte]).0, usize::from(is_letter), "{byte}");
-        }
-        assert_eq!(base64_letters(&[b'A'; 1000]), (1000, 0));
-    }
-
-    #[test]
-    fn padding_that_more_follows_is_read_in_every_way() {
-        let all = |text: &[u8]| Padding::ALL.map(|padding| super::base64(text, padding));
-        let others = |text: &[u8]| Encoding::Base64.other_readings(text).len();
-        assert_eq!(all(b"a====GVsbG8="), [b"\x19\x5b\x1b\x1b".to_vec(), b"hello".to_vec(), b"hello".to_vec()]);
-        assert_eq!(all(b"aGVsbG8=aGk="), [b"hellohi".to_vec(), b"hello\x1a\x1a".to_vec(), b"hello".to_vec()]);
-        assert_eq!(all(b"aG=VsbG8="), [b"hV\xc6\xc6".to_vec(), b"hello".to_vec(), b"hello".to_vec()]);
-        for text in ["aGVsbG8=aGk=", "a=GVsbG8", "====aGk", "aGk=\r\n-- \r\nfooter"] {
-            assert_eq!(others(text.as_bytes()), 2, "{text}");
-        }
-        for text in ["", "aGk=", "aGk=\r\n\r\n", "aA==\r\n--", "aGVs!bG8=!", "===="] {
-            assert_eq!(others(text.as_bytes()), 0, "{text}");
-            assert!(all(text.as_bytes()).windows(2).all(|pair| pair[0] == pair[1]), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_breaks_the_rules_of_its_encoding_is_told() {
-        for text in ["aGk=", "aGk=\r\n", "aGVs\n bG8g", ""] {
-            assert!(Encoding::Base64.is_kept(text.as_bytes()), "{text}");
-        }
-        for text in ["aGk=\n-- \nfooter", "aGVsb", "a!"] {
-            assert!(!Encoding::Base64.is_kept(text.as_bytes()), "{text}");
-        }
-        assert!(Encoding::QuotedPrintable.is_kept(b"a=3Db=\r\nc=\nd"));
-        for text in ["a=zz", "a==", "a=", "a= \n", "a=\rb"] {
-            assert!(!Encoding::QuotedPrintable.is_kept(text.as_bytes()), "{text}");
-        }
-    }
-
-    #[test]
-    fn base64_is_read_as_mail_programs_do() {
-        assert_eq!(base64(b"aGVsbG8gd29ybGQ="), b"hello world");
-        assert_eq!(base64(b"aGVs\r\nbG8g\r\nd29y\r\nbGQ"), b"hello world");
-        assert_eq!(base64(b"aG!Vs bG8=aGVsbG8="), b"hellohello");
-        assert_eq!(base64(b""), b"");
-        assert_eq!(base64(b"===="), b"");
-        assert_eq!(base64(b"aGVsbG8=").len(), 5);
-        // Every way to break off, and a foreign character at every place.
-        let whole = b"VGhlIHF1aWNrIGJyb3duIGZveA==";
-        for at in 0..=whole.len() {
-            let (head, tail) = whole.split_at(at);
-            assert_eq!(base64(&[head, b"\r\n", tail].concat()), b"The quick brown fox", "at {at}");
-            assert!(b"The quick brown fox".starts_with(&base64(head)), "up to {at}");
-        }
-    }
-
-    #[test]
-    fn quoted_printable_keeps_what_is_no_escape() {
-        assert_eq!(quoted_printable(b"a=3Db=\r\nc= \t\r\nd=\r\r\ne=zz="), b"a=bcde=zz=");
-    }
-
-    #[test]
-    fn uuencoded_files_have_names() {
-        let files = |text: &[u8]| uuencoded(text).collect::<Vec<_>>();
-        let cat = ("cat.txt".to_owned(), b"Cat".to_vec());
-        let text = b"hello\r\nbegin 644 cat.txt\r\n#0V%T\r\n`\r\nend\r\n";
-        assert_eq!(files(text), std::slice::from_ref(&cat));
-        let second = ("b.exe".to_owned(), b"Cat".to_vec());
-        assert_eq!(files(&[text.as_slice(), b"begin 755 b.exe\n#0V%T\n`\n"].concat()), [cat.clone(), second.clone()]);
-        // A file inside the lines of another: a second reader may begin there.
-        assert_eq!(files(b"begin 644 cat.txt\n#0V%T\nbegin 644 b.exe\n#0V%T\n"), [cat, second]);
-        assert_eq!(files(b"we begin 644 things"), []);
-        assert_eq!(files(b"begin 64"), []);
-        for begin in
-            ["begin 100644 a.js", "begin 7 a.js", "begin\t644\ta.js", "begin  a.js", "begin-encoded 644 YS5qcw=="]
-        {
-            let text = format!("hello\n{begin}\n#0V%T\n`\nend\n");
-            assert_eq!(files(text.as_bytes()), [("a.js".to_owned(), b"Cat".to_vec())], "{begin}");
-        }
-        for text in [
-            "begin at nine\n#0V%T\n",
-            "begin 9 x\n#0V%T\n",
-            "begins 644 a\n#0V%T\n",
-            "begin  with a sentence\nand go on\n",
-        ] {
-            assert_eq!(files(text.as_bytes()), [], "{text}");
-        }
-    }
-
-    #[test]
-    fn other_ways_to_put_files_into_text() {
-        let files: Vec<_> = uuencoded(b"hello\nbegin-base64 644 a.exe\nQ2F0\nQ2F0\n====\nrest").collect();
-        assert_eq!(files, [("a.exe".to_owned(), b"CatCat".to_vec())]);
-        let text =
-            b"hi\r\n=ybegin line=128 size=4 name=b c.exe\r\n=ypart begin=1 end=4\r\nm\x8b\x9e=}\r\n=yend size=4\r\n";
-        assert_eq!(yencoded(text).collect::<Vec<_>>(), [("b c.exe".to_owned(), b"Cat\x13".to_vec())]);
-        assert_eq!(yencoded(b"say =ybegin name=x").count(), 0);
-        assert_eq!(yencoded(&b"=ybegin \n".repeat(1 << 16)).count(), 1);
-    }
-
-    #[test]
-    fn a_text_of_beginnings_is_read_once() {
-        let begun = std::time::Instant::now();
-        assert_eq!(uuencoded(&b"begin ".repeat(1 << 20)).count(), 0);
-        assert_eq!(uuencoded(&b"begin 644 a\n".repeat(1 << 18)).count(), 0, "nothing follows");
-        assert_eq!(uuencoded(&b"begin 644 a\nend\n".repeat(1 << 18)).count(), 1 << 18);
-        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
-    }
-}
+mod tests;

@@ -231,12 +231,34 @@ fn in_text() -> Vec<Bad> {
         ),
     ];
     out.extend(more.into_iter().map(|(name, body)| misread(name, text("text/plain", &format!("hello\n{body}")))));
+    out.extend(paused());
     let file = uuencoded("begin 644 run.js", SCRIPT);
     out.push(misread("by its type", text("application/x-uuencode", &file)));
     let returns = format!("{HEAD}Content-Type: text/plain\r\n\r\nhello\r{}", file.replace('\n', "\r"));
     out.push(misread("with returns alone", returns.into_bytes()));
     let hqx = "Content-Type: application/mac-binhex40; name=Photo";
     out.push(misread("BinHex by its type", with_part(hqx, ":$f*TEQKPH#jdH'ThcjRKGA-!!!!!!!!$FA-J!!!!!!!!!!!!:")));
+    out
+}
+
+/// Files with a line of no length before their data or in them: some readers end there, and others pass over it.
+fn paused() -> Vec<Bad> {
+    let file = uuencoded("begin 644 photo.dat", &program());
+    let (begin, data) = file.split_once('\n').unwrap();
+    let (first, rest) = data.split_once('\n').unwrap();
+    let mut out = Vec::new();
+    for pause in [" \n", "`\n", "`\n`\n", "\n"] {
+        for (place, body) in [
+            ("before the data", format!("{begin}\n{pause}{data}")),
+            ("in the data", format!("{begin}\n{first}\n{pause}{rest}")),
+        ] {
+            out.push(misread(&format!("{pause:?} {place}"), text("text/plain", &format!("hello\n{body}"))));
+            let encoded = "Content-Type: application/octet-stream\r\nContent-Transfer-Encoding: x-uuencode";
+            out.push(misread(&format!("{pause:?} {place}, by its encoding"), with_part(encoded, &body)));
+        }
+    }
+    let in_base64 = format!("begin-base64 644 photo.dat\n\n{}====\n", lines(&program()));
+    out.push(misread("an empty line before base64", text("text/plain", &format!("hello\n{in_base64}"))));
     out
 }
 
