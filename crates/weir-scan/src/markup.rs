@@ -1,4 +1,8 @@
-//! Tags and attributes of HTML and XML, read as loosely as browsers and Office read them. Cost: one pass.
+//! Tags and attributes of HTML and XML, read as loosely as browsers and Office read them, and what acts in a page. Cost: one pass.
+
+/// So much of a page or a script is looked through. Of a longer page it is what acts in it, wherever that stands: whoever wants to hide a script
+/// behind megabytes would write blanks, comments and text, which do nothing.
+pub(crate) const LOOKED_THROUGH: usize = 8 << 20;
 
 /// What stands between `<` and `>`.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +112,112 @@ impl<'t> Iterator for Attributes<'t> {
     }
 }
 
+/// The scripts of a page, each from its name on to where it ends.
+pub(crate) fn scripts(page: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const NAME: &[u8] = b"script";
+    let is_named = move |at: usize| page.get(at..at + NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+    let mut rest = 0;
+    std::iter::from_fn(move || {
+        let begin = memchr::memchr2_iter(b'<', b':', page.get(rest..)?).find(|at| is_named(rest + at + 1))?;
+        let from = rest + begin + 1;
+        let ends = |at: &usize| page.get(from + at + 1) == Some(&b'/') && is_named(from + at + 2);
+        let end = memchr::memchr_iter(b'<', &page[from..]).find(ends).map_or(page.len(), |end| from + end);
+        // Behind the name of the tag that ends it.
+        rest = end + 2;
+        Some(&page[from..end])
+    })
+}
+
+/// Where addresses lead that are none of the web's: scripts, pages and files in an address, other computers, commands of Windows.
+const STRANGE: [&str; 9] = ["javascript:", "vbscript:", "data:", "file:", "search", "ms-", "\\", "//", "url="];
+/// And what may stand in a page as often as it likes.
+const HARMLESS: [&str; 6] =
+    ["data:image/", "data:font/", "data:audio/", "data:video/", "data:text/css", "data:application/font"];
+
+/// What acts in a page, or may make something act: its scripts, what events run, pages in the page, strange addresses in attributes and at the
+/// beginning of a text, and what XML declares. The rest is left out: text, comments, pictures, links to the web. If it is longer than
+/// [`LOOKED_THROUGH`], there is more.
+pub(crate) fn acting(page: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for script in scripts(page) {
+        put(&mut out, &[b"<", script, b"</script>\n"]);
+    }
+    for tag in tags(page) {
+        if out.len() > LOOKED_THROUGH {
+            break;
+        }
+        let text = page.get(tag.begin + tag.text.len()..).unwrap_or_default();
+        let text = text.strip_prefix(b">").unwrap_or(text);
+        let text = &text[..memchr::memchr(b'<', text).unwrap_or(text.len())];
+        let leads = is_strange(text);
+        if tag.is("?xml-stylesheet") || tag.is("!ENTITY") {
+            put(&mut out, &[b"<", tag.text, b">\n"]);
+        } else {
+            tag.acting(leads, &mut out);
+        }
+        if leads {
+            put(&mut out, &[&text[..text.len().min(STRANGE_MAX)]]);
+        }
+    }
+    out
+}
+
+/// Adds pieces as long as there is room, and one octet more, by which it is seen that there was none.
+fn put(out: &mut Vec<u8>, pieces: &[&[u8]]) {
+    for piece in pieces {
+        let room = (LOOKED_THROUGH + 1).saturating_sub(out.len());
+        out.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+}
+
+/// Of an address so much is looked at, and of a text that begins with one so much is kept.
+const STRANGE_MAX: usize = 4096;
+
+/// Whether a value or a text begins with an address of those that matter. Browsers pass over white space and control characters in it.
+fn is_strange(text: &[u8]) -> bool {
+    let text = &text[text.iter().position(|byte| *byte > b' ').unwrap_or(text.len())..];
+    // Most begin with other letters, and nothing has to be made of them.
+    if !text.first().is_some_and(|first| b"jvdfsmu\\/&".contains(&first.to_ascii_lowercase())) {
+        return false;
+    }
+    let head: Vec<u8> = resolved(&text[..text.len().min(STRANGE_MAX)])
+        .iter()
+        .filter(|byte| !byte.is_ascii_whitespace() && !byte.is_ascii_control())
+        .map(u8::to_ascii_lowercase)
+        .collect();
+    let begins = |words: &[&str]| words.iter().any(|word| head.starts_with(word.as_bytes()));
+    begins(&STRANGE) && (head.starts_with(b"data:image/svg") || !begins(&HARMLESS))
+}
+
+impl Tag<'_> {
+    /// Writes the tag with those of its attributes that act; nothing if there are none, and it does not act by itself.
+    fn acting(&self, always: bool, out: &mut Vec<u8>) {
+        let is_meta = self.is("meta");
+        let acts = |name: &[u8], value: &[u8]| {
+            let own = local(name);
+            is_meta
+                || name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"xmlns"))
+                || own.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"on"))
+                || own.eq_ignore_ascii_case(b"srcdoc")
+                || own.eq_ignore_ascii_case(b"download")
+                || is_strange(value)
+        };
+        let begun = out.len();
+        let end = self.text.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'/');
+        put(out, &[b"<", &self.text[..end.unwrap_or(self.text.len())]]);
+        let bare = out.len();
+        for (name, value) in self.attributes().filter(|(name, value)| acts(name, value)) {
+            let quote: &[u8] = if value.contains(&b'"') { b"'" } else { b"\"" };
+            put(out, &[b" ", name, b"=", quote, value, quote]);
+        }
+        if out.len() == bare && !always && !self.is("foreignObject") {
+            out.truncate(begun);
+        } else {
+            put(out, &[b">\n"]);
+        }
+    }
+}
+
 /// Names of references to signs that matter in a script or an address.
 const NAMED: [(&str, u8); 27] = [
     ("amp", b'&'),
@@ -207,9 +317,38 @@ mod tests {
     }
 
     #[test]
+    fn what_acts_in_a_page_is_told_from_the_rest() {
+        let told = |page: &str| String::from_utf8(acting(page.as_bytes())).unwrap();
+        for page in [
+            "<html><!-- a comment --><p class=a title='x'>text</p><a href='https://a.example/'>b</a></html>",
+            "<img src=\"data:image/png;base64,AAAA\"><td style='width: 5px'>just a text</td>",
+        ] {
+            assert_eq!(told(page), "", "{page}");
+        }
+        for (page, acts) in [
+            (
+                "<p>a</p><SCRIPT src=a>x()</Script><p>b</p><h:script>y()</script>",
+                "<SCRIPT src=a>x()</script>\n<script>y()</script>\n",
+            ),
+            ("<img src=a onerror=\"x('1')\" alt=b>", "<img onerror=\"x('1')\">\n"),
+            ("<a href='java\nscript:x(\"1\")' title=a>", "<a href='java\nscript:x(\"1\")'>\n"),
+            ("<a href=&#106;avascript:x()>b", "<a href=\"&#106;avascript:x()\">\n"),
+            ("<a href='search-ms:query=x'>b</a>", "<a href=\"search-ms:query=x\">\n"),
+            ("<p id=a> ms-msdt:/id x</p>", "<p>\n ms-msdt:/id x"),
+            ("<s:foreignObject width=1>", "<s:foreignObject>\n"),
+            ("<!ENTITY s \"&#60;script\">", "<!ENTITY s \"&#60;script\">\n"),
+            ("<meta http-equiv=refresh content='0;url=a'>", "<meta http-equiv=\"refresh\" content=\"0;url=a\">\n"),
+        ] {
+            assert_eq!(told(page), acts, "{page}");
+        }
+        assert_eq!(scripts(b"<script>a</script><script>b").count(), 2);
+    }
+
+    #[test]
     fn hostile_text_ends() {
-        for text in ["<", "<a b=\"", "<!'", "&#", "<a =\"'"] {
+        for text in ["<", "<a b=\"", "<!'", "&#", "<a =\"'", "<script", "<script>", "<a>s", "<:script</script"] {
             let text = text.repeat((1 << 18) / text.len());
+            assert!(acting(text.as_bytes()).len() <= 16 * text.len());
             assert!(tags(text.as_bytes()).map(|tag| tag.attributes().count()).sum::<usize>() < text.len());
             resolved(text.as_bytes());
         }

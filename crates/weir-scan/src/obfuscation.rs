@@ -2,14 +2,13 @@
 //! write.
 //!
 //! What such a script does is not looked at ([`crate::walk::unfold`] tries that). Each sign here is a count that ordinary scripts, even
-//! minified ones, stay far below. Cost: a few passes over at most 2 MiB.
+//! minified ones, stay far below. Cost: a few passes over at most [`LOOKED_THROUGH`] octets.
 
-/// What is behind is not looked at.
-const TEXT_MAX: usize = 2 << 20;
+use crate::markup::LOOKED_THROUGH;
 
 /// Whether a script, or a page with scripts, hides what it does.
 pub(crate) fn is_obfuscated(text: &[u8]) -> bool {
-    let text = &text[..text.len().min(TEXT_MAX)];
+    let text = &text[..text.len().min(LOOKED_THROUGH)];
     let lower = text.to_ascii_lowercase();
     let dense: Vec<u8> = lower.iter().filter(|byte| !byte.is_ascii_whitespace()).copied().collect();
     runs_what_it_decodes(&dense)
@@ -24,7 +23,7 @@ pub(crate) fn is_obfuscated(text: &[u8]) -> bool {
 
 /// Whether a script was made short by Dean Edwards' packer, as libraries of old are and much else.
 pub(crate) fn is_packed(text: &[u8]) -> bool {
-    let text = &text[..text.len().min(TEXT_MAX)];
+    let text = &text[..text.len().min(LOOKED_THROUGH)];
     let dense: Vec<u8> = text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(u8::to_ascii_lowercase).collect();
     count(&dense, "eval(function(p,a,c,k,e,") > 0
 }

@@ -4,8 +4,8 @@ use super::has;
 use crate::walk::File;
 use crate::walk::kind::Kind;
 
-/// What is behind is not looked at.
-const TEXT_MAX: usize = 8 << 20;
+/// What is behind is not looked at. It is much more than a document has as text, since what people write hides nothing that a rule looks for.
+const TEXT_MAX: usize = 64 << 20;
 
 pub(super) fn text<'f>(file: &File<'f>) -> &'f [u8] {
     &file.data[..file.data.len().min(TEXT_MAX)]

@@ -59,7 +59,7 @@ const SEARCH: Wanted = Wanted {
 
 pub(super) fn search_link(file: &File<'_>) -> bool {
     // The text of a mail runs no scripts.
-    is_page(file) && SEARCH.is_in_page(text(file), is_attached_page(file))
+    is_page(file) && SEARCH.is_in_page(&text(file), is_attached_page(file))
 }
 
 fn is_page(file: &File<'_>) -> bool {
@@ -80,13 +80,13 @@ const SUPPORT_TOOL: Wanted = Wanted {
 /// A link that starts the support tool of Windows. A text that names such links is none.
 pub(super) fn msdt(file: &File<'_>) -> bool {
     let is_xml = file.kind == Kind::Xml || name_ends(file, ".rels");
-    let in_page = || (is_xml || is_page(file)) && SUPPORT_TOOL.is_in_page(text(file), true);
+    let in_page = || (is_xml || is_page(file)) && SUPPORT_TOOL.is_in_page(&text(file), true);
     // Attributes of documents have many names.
     let is_target = |value: &[u8]| {
         let worth = matches!(value.trim_ascii_start(), [b'm' | b'M' | b'&', _, ..]);
         worth && (SUPPORT_TOOL.is)(&dense(&markup::resolved(&value[..value.len().min(TEXT_LONGEST)])))
     };
-    let in_part = || is_xml && markup::tags(text(file)).any(|tag| tag.attributes().any(|(_, value)| is_target(value)));
+    let in_part = || is_xml && markup::tags(&text(file)).any(|tag| tag.attributes().any(|(_, value)| is_target(value)));
     let of_document = || {
         let fields = field_arguments(&fields(file).text).into_iter().map(|(_, argument)| argument);
         let actions = if is_pdf(file) { targets(&plain_names(file.data)) } else { Vec::new() };
@@ -284,7 +284,7 @@ pub(super) fn remote_file(file: &File<'_>) -> bool {
     if !is_list && !name_ends(file, "desktop.ini") && !name_ends(file, "autorun.inf") {
         return false;
     }
-    text(file).split(|byte| b"\r\n\"'<>=".contains(byte)).any(|piece| is_foreign_server(&dense(piece)))
+    file.data.split(|byte| b"\r\n\"'<>=".contains(byte)).any(|piece| is_foreign_server(&dense(piece)))
 }
 
 #[cfg(test)]

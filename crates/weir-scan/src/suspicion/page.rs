@@ -4,15 +4,24 @@
 use super::place::is_foreign_server;
 use super::{has, name_ends};
 use crate::file_name;
-use crate::markup::{self, Tag};
+use crate::markup::{self, LOOKED_THROUGH, Tag};
 use crate::obfuscation::{is_obfuscated, is_packed};
 use crate::walk::kind::Kind;
 use crate::walk::{File, page};
+use std::borrow::Cow;
 
-const PAGE_MAX: usize = 4 << 20;
-
-pub(super) fn text<'f>(file: &File<'f>) -> &'f [u8] {
-    &file.data[..file.data.len().min(PAGE_MAX)]
+/// What is looked through of a file: all of it, or what acts in it if it is long. The walk says so where more acts than that. In the parts of
+/// documents, which are read by other rules, nothing acts; of a long one the beginning is enough here.
+pub(super) fn text<'f>(file: &File<'f>) -> Cow<'f, [u8]> {
+    if file.data.len() <= LOOKED_THROUGH {
+        return Cow::Borrowed(file.data);
+    }
+    if file.in_archive && !is_attached_page(file) {
+        return Cow::Borrowed(&file.data[..LOOKED_THROUGH]);
+    }
+    let mut acting = markup::acting(file.data);
+    acting.truncate(LOOKED_THROUGH);
+    Cow::Owned(acting)
 }
 
 pub(super) fn svg_script(file: &File<'_>) -> bool {
@@ -23,13 +32,13 @@ pub(super) fn svg_script(file: &File<'_>) -> bool {
     if svg {
         let lower = text(file).to_ascii_lowercase();
         return ["<script", "javascript:", "<foreignobject"].iter().any(|word| has(&lower, word))
-            || markup::tags(text(file)).any(|tag| is_active(&tag));
+            || markup::tags(&text(file)).any(|tag| is_active(&tag));
     }
     // A browser runs the scripts of any XML document that has them in the name of HTML or SVG.
     let xml = name_ends(file, ".xml") || matches!(file.declared, "text/xml" | "application/xml");
     xml && !file.in_archive
-        && ["1999/xhtml", "2000/svg"].iter().any(|space| has(text(file), space))
-        && markup::tags(text(file)).any(|tag| tag.is("script"))
+        && ["1999/xhtml", "2000/svg"].iter().any(|space| has(&text(file), space))
+        && markup::tags(&text(file)).any(|tag| tag.is("script"))
 }
 
 /// An element that runs something by itself or by an event, whatever its prefix.
@@ -63,10 +72,11 @@ pub(super) fn stylesheet_script(file: &File<'_>) -> bool {
     if !(file.kind == Kind::Xml || named || file.declared.ends_with("xml")) {
         return false;
     }
-    let lower = text(file).to_ascii_lowercase();
+    let text = text(file);
+    let lower = text.to_ascii_lowercase();
     let is_sheet = has(&lower, "xsl/transform") || has(&lower, "stylesheet");
     let of_sheet = |tag: &Tag<'_>| tag.is("script") && tag.value("implements-prefix").is_some();
-    (is_sheet && JAVA.iter().any(|space| has(&lower, space))) || markup::tags(text(file)).any(|tag| of_sheet(&tag))
+    (is_sheet && JAVA.iter().any(|space| has(&lower, space))) || markup::tags(&text).any(|tag| of_sheet(&tag))
 }
 
 /// An attachment that is a page; the text of a mail runs no scripts.
@@ -179,9 +189,9 @@ fn script(file: &File<'_>) -> Option<Vec<u8>> {
         || file.kind == Kind::Script
         || file.declared.ends_with("javascript");
     if is_script {
-        return Some(file.data.to_vec());
+        return Some(file.data[..file.data.len().min(LOOKED_THROUGH)].to_vec());
     }
-    is_attached_page(file).then(|| scripts(text(file)))
+    is_attached_page(file).then(|| scripts(&text(file)))
 }
 
 pub(super) fn obfuscated_script(file: &File<'_>) -> bool {
@@ -195,17 +205,7 @@ pub(super) fn packed_script(file: &File<'_>) -> bool {
 /// The scripts of a page, and what its events run.
 pub(super) fn scripts(page: &[u8]) -> Vec<u8> {
     let (lower, mut found) = (page.to_ascii_lowercase(), Vec::new());
-    let mut rest = 0;
-    while let Some(begin) = memchr::memmem::find(&lower[rest..], b"script") {
-        let from = rest + begin;
-        rest = from + 6;
-        if from == 0 || !matches!(lower[from - 1], b'<' | b':') {
-            continue;
-        }
-        let end = memchr::memmem::find(&lower[from..], b"</script").map_or(page.len(), |end| from + end);
-        found.extend_from_slice(&page[from..end]);
-        rest = end.max(rest);
-    }
+    markup::scripts(page).for_each(|script| found.extend_from_slice(script));
     for event in ["onload=", "onerror=", "javascript:"] {
         for at in memchr::memmem::find_iter(&lower, event.as_bytes()).take(100) {
             found.push(b'\n');

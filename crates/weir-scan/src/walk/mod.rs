@@ -376,8 +376,12 @@ impl Walk<'_> {
     /// A file that is a text, written in another way ([`reading`]).
     fn readings(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let Some(narrow) = reading::narrow(file) else { return self.unveiled(file, level) };
+        let is_cut = reading::is_cut(file);
         self.holding(&narrow, |walk, data| {
             let file = File { kind: Kind::of(data), data, ..*file };
+            if is_cut && page::is_page(&file) {
+                walk.odd_here(Oddity::Unreadable(page::TOO_MUCH.into()));
+            }
             walk.read(&file, level)?;
             walk.unveiled(&file, level)
         })
@@ -385,7 +389,10 @@ impl Walk<'_> {
 
     fn unveiled(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let Some(unveiled) = reading::unveiled(file) else { return Ok(()) };
-        self.holding(&unveiled, |walk, data| walk.read(&File { kind: Kind::of(data), data, ..*file }, level))
+        if !unveiled.is_whole {
+            self.odd_here(Oddity::Unreadable(page::TOO_MUCH.into()));
+        }
+        self.holding(&unveiled.text, |walk, data| walk.read(&File { kind: Kind::of(data), data, ..*file }, level))
     }
 
     fn read(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {

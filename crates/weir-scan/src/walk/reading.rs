@@ -7,11 +7,13 @@ use super::File;
 use super::charset::{Reading, text_of, without_escapes};
 use super::kind::Kind;
 use super::transfer::is_base64;
+use crate::markup::{LOOKED_THROUGH, Tag};
 use crate::{file_name, markup};
 
 /// What is longer is turned as far as this.
-const TEXT_MAX: usize = 16 << 20;
-const MARKUP_MAX: usize = 4 << 20;
+const TEXT_MAX: usize = 2 * LOOKED_THROUGH;
+/// A longer page is turned as far as this, and of what follows the tags that are veiled, up to as much again.
+const MARKUP_MAX: usize = LOOKED_THROUGH;
 /// How much of a text is looked at to see whether it is wide.
 const HEAD: usize = 4096;
 
@@ -26,6 +28,11 @@ pub(super) fn narrow(file: &File<'_>) -> Option<Vec<u8>> {
         return is_markup(file).then(|| without_escapes(data)).flatten();
     };
     Some(text_of(charset.as_bytes(), data, Reading::Named).trim_start_matches('\u{feff}').to_owned().into_bytes())
+}
+
+/// Whether a text that [`narrow`] turns goes on behind what is turned.
+pub(super) fn is_cut(file: &File<'_>) -> bool {
+    file.data.len() > TEXT_MAX
 }
 
 /// By its mark, by where its NULs stand, or because it says so.
@@ -68,19 +75,42 @@ fn by_zeros(data: &[u8]) -> Option<&'static str> {
 }
 
 /// Pages, pictures and documents whose tags have letters as references: with these resolved, and with what their events and links run apart.
-pub(super) fn unveiled(file: &File<'_>) -> Option<Vec<u8>> {
+pub(super) fn unveiled(file: &File<'_>) -> Option<Unveiled> {
     let data = &file.data[..file.data.len().min(MARKUP_MAX)];
-    if !is_markup(file) || memchr::memchr(b'&', data).is_none() {
+    // Nothing acts in the parts of documents.
+    let all = if file.in_archive && file.kind == Kind::Xml { data } else { file.data };
+    if !is_markup(file) || memchr::memchr(b'&', all).is_none() {
         return None;
     }
-    let (mut out, mut last, mut apart) = (Vec::new(), 0, Vec::new());
-    for tag in markup::tags(data).filter(|tag| markup::is_veiled(tag.text)) {
-        out.extend_from_slice(&data[last..tag.begin]);
-        out.extend_from_slice(&markup::resolved(tag.text));
-        last = tag.begin + tag.text.len();
+    let (mut out, mut last, mut apart, mut behind) = (Vec::new(), 0, Vec::new(), Vec::new());
+    let mut is_whole = true;
+    for tag in markup::tags(all).filter(|tag| markup::is_veiled(tag.text)) {
+        let (end, text) = (tag.begin + tag.text.len(), &tag.text[..tag.text.len().min(MARKUP_MAX)]);
+        is_whole &= text.len() == tag.text.len();
+        let tag = Tag { text, ..tag };
+        if end <= data.len() {
+            out.extend_from_slice(&data[last..tag.begin]);
+            out.extend_from_slice(&markup::resolved(tag.text));
+            last = end;
+        } else {
+            behind.extend([b"\n<", markup::resolved(tag.text).as_slice(), b">"].concat());
+        }
         tag.attributes().for_each(|(name, value)| run(name, &markup::resolved(value), &mut apart));
+        if apart.len() + behind.len() > 2 * MARKUP_MAX {
+            is_whole = false;
+            break;
+        }
     }
-    (last > 0).then(|| [out.as_slice(), &data[last..], &apart].concat())
+    let is_veiled = last > 0 || !behind.is_empty();
+    is_veiled.then(|| Unveiled { text: [out.as_slice(), &data[last..], &behind, &apart].concat(), is_whole })
+}
+
+/// A text whose tags are without references.
+#[derive(Debug, PartialEq)]
+pub(super) struct Unveiled {
+    pub(super) text: Vec<u8>,
+    /// Whether nothing was left out.
+    pub(super) is_whole: bool,
 }
 
 /// What an attribute runs: an event, a link, a page inside the page.
@@ -151,7 +181,7 @@ mod tests {
     fn references_in_tags_are_resolved_and_in_text_are_not() {
         let names = ["a.html".to_owned()];
         let page = b"<p>&lt;script&gt;</p><a href='&#106;avascript:x()'>";
-        let read = unveiled(&file(&names, page)).unwrap();
+        let read = unveiled(&file(&names, page)).unwrap().text;
         assert_eq!(read, b"<p>&lt;script&gt;</p><a href='javascript:x()'>\n<script>\njavascript:x()\n</script>\n");
         assert_eq!(unveiled(&file(&names, b"<a href='?a=1&amp;b=2'>&#106;")), None);
     }

@@ -2,14 +2,16 @@
 //!
 //! Not an interpreter. String literals are joined where they stand beside each other, or under names that are added up; what comes of it is read as
 //! base64, as hexadecimal digits, as escapes, backwards, without the letters that `replace` or `split` takes out, and under a key of XOR. Lists of numbers
-//! are octets. What then begins like a program, an archive, a document or a page is handed back. Bounded: 4 MiB of text, 400 texts, 32 MiB of octets in all.
-//! The mail scan and the lab use the same.
+//! are octets. What then begins like a program, an archive, a document or a page is handed back. Bounded: 4 MiB of text (or what acts in a longer
+//! one), 400 texts, 32 MiB of octets in all. The mail scan and the lab use the same.
 
 use super::kind::Kind;
 use super::transfer::{Padding, base64};
 use std::collections::HashMap;
 
-const TEXT_MAX: usize = 4 << 20;
+pub(crate) const TEXT_MAX: usize = 4 << 20;
+/// Of a longer text so many words, numbers, strings and signs are read, which take as much memory as those of a short one take at most.
+const TOKENS_MAX: usize = TEXT_MAX;
 const TEXTS_MAX: usize = 400;
 const OCTETS_MAX: usize = 32 << 20;
 const FOUND_MAX: usize = 16;
@@ -26,10 +28,21 @@ const KEY_LONGEST: usize = 32;
 /// Shorter pieces of base64 are words.
 const PIECE_SHORTEST: usize = 24;
 
-/// The files that a script or page puts together.
+/// The files that a script or page puts together. Of a long one the beginning is read.
 pub fn unfold(text: &[u8]) -> Vec<Vec<u8>> {
-    let text = &text[..text.len().min(TEXT_MAX)];
-    let tokens = tokens(text);
+    unfold_long(&text[..text.len().min(TEXT_MAX)]).found
+}
+
+/// What came of a text.
+pub(crate) struct Unfolded {
+    pub(crate) found: Vec<Vec<u8>>,
+    /// Whether all of it was read.
+    pub(crate) is_whole: bool,
+}
+
+/// The same with a text of any length, of which as much is read as there is memory for.
+pub(crate) fn unfold_long(text: &[u8]) -> Unfolded {
+    let (tokens, is_whole) = tokens_up_to(text, TOKENS_MAX);
     let mut unfolding = Unfolding { keys: keys(&tokens), junk: junk(&tokens), ..Unfolding::default() };
     for numbers in numbers(&tokens, SHORTEST) {
         unfolding.octets(numbers, true);
@@ -37,7 +50,7 @@ pub fn unfold(text: &[u8]) -> Vec<Vec<u8>> {
     for text in pieces(&tokens).into_iter().chain(texts(&tokens, OCTETS_MAX)).chain(runs(text)) {
         unfolding.text(&text, 2);
     }
-    unfolding.found
+    Unfolded { found: unfolding.found, is_whole }
 }
 
 /// What the strings and numbers of scripts come to, read in the same ways: for rules that look for words in them. Of each text the beginning. Scripts
@@ -274,10 +287,18 @@ enum Token<'t> {
 
 /// Names, strings with their escapes read, numbers and signs.
 fn tokens(text: &[u8]) -> Vec<Token<'_>> {
+    tokens_up_to(text, usize::MAX).0
+}
+
+/// The first so many of them, and whether these are all.
+fn tokens_up_to(text: &[u8], most: usize) -> (Vec<Token<'_>>, bool) {
     let (mut out, mut at) = (Vec::new(), 0);
     // Which quotes have no end is found out for all of them at once: to look for it from each would take time by the square.
     let mut endless: Option<Endless> = None;
     while let Some(first) = text.get(at) {
+        if out.len() >= most {
+            return (out, false);
+        }
         let run = |is: fn(&u8) -> bool| text[at..].iter().take_while(|byte| is(byte)).count();
         at += match first {
             b'"' | b'\'' | b'`' => {
@@ -308,7 +329,7 @@ fn tokens(text: &[u8]) -> Vec<Token<'_>> {
             }
         };
     }
-    out
+    (out, true)
 }
 
 fn number(text: &[u8]) -> Option<u32> {

@@ -433,6 +433,85 @@ fn relations_are_judged_by_where_they_lead() {
     );
 }
 
+/// Long things that do nothing, as somebody would put them before a script: one that is looked through as it stands, and others of which only what
+/// acts is.
+fn paddings() -> [String; 5] {
+    let long = |unit: &str, mebibytes: usize| unit.repeat((mebibytes << 20) / unit.len());
+    [
+        format!("<!--{}-->", long(" ", 5)),
+        format!("<!--{}-->", long(" ", 9)),
+        format!("<p>{}</p>", long("some more words, ", 9)),
+        long("<tr><td class=\"a\">12</td></tr>\n", 9),
+        format!("<img alt='a' src=\"data:image/png;base64,{}\">", long("iVBORw0KGgo", 9)),
+    ]
+}
+
+#[test]
+fn a_script_is_found_however_much_stands_before_it() {
+    let smuggler = format!(
+        "var u=atob('{}');var a=document.createElement('a');a.href=URL.createObjectURL(new Blob([u]));a.download='x.zip';a.click()",
+        plain(&zipped("evil.exe", &program()))
+    );
+    let mut cases: Vec<Case> = Vec::new();
+    for before in paddings() {
+        let page = |body: &str| format!("<!DOCTYPE html><html>{before}{body}</html>").into_bytes();
+        cases.extend([
+            ("a.html", page(&format!("<script>{smuggler}</script>")), "saves it"),
+            ("b.html", page(&format!("<a onclick=\"{smuggler}\">here</a>")), "evil.exe"),
+            ("c.html", page("<script>eval(unescape('%61%6c'))</script>"), "hides what it does"),
+            ("d.html", page("<a href='search-ms:query=x&crumb=location:y'>here</a>"), "opens a folder"),
+        ]);
+    }
+    let blanks = " ".repeat(9 << 20);
+    let veiled = referenced(&smuggler);
+    cases.extend([
+        ("e.html", format!("<html><!--{blanks}--><body onload=\"{veiled}\">").into(), "evil.exe"),
+        (
+            "f.html",
+            format!("<html><script>/*{}*/eval(unescape('%61%6c'))</script>", &blanks[..3 << 20]).into(),
+            "hides what it does",
+        ),
+        (
+            "a.svg",
+            format!("<svg xmlns=\"http://www.w3.org/2000/svg\"><!--{blanks}--><script>alert(1)</script></svg>").into(),
+            "a picture with a script",
+        ),
+        (
+            "b.svg",
+            format!("<svg xmlns=\"http://www.w3.org/2000/svg\"><!--{blanks}--><a href='java&#9;script:x()'/></svg>")
+                .into(),
+            "a picture with a script",
+        ),
+        ("a.m3u", format!("#EXTM3U\n#{blanks}\n\\\\evil.example\\a.mp3\n").into(), "stranger"),
+    ]);
+    all_end(&End::Held, cases);
+}
+
+#[test]
+fn more_script_than_is_looked_through_is_not_clean() {
+    let script = "x();\n".repeat((9 << 20) / 5);
+    let events = "<a onclick='x()'>".repeat((9 << 20) / 17);
+    let wide = wide(&format!("<html><!--{}--><script>x()</script></html>", " ".repeat(9 << 20)));
+    let says = "more script than is looked through";
+    all_end(
+        &End::Held,
+        vec![
+            ("a.html", format!("<html><script>{script}</script></html>").into(), says),
+            ("b.html", format!("<html>{events}</html>").into(), says),
+            ("c.html", [b"\xff\xfe".as_slice(), &wide].concat(), says),
+        ],
+    );
+    // A long page is none the worse for that, nor for a script of the usual length.
+    let usual = "<script>function toggle(id){var e=document.getElementById(id);e.hidden=!e.hidden}</script>";
+    let mut cases: Vec<Case> = Vec::new();
+    for body in paddings() {
+        cases.push(("a.html", format!("<!DOCTYPE html><html>{body}</html>").into(), ""));
+        cases.push(("b.html", format!("<!DOCTYPE html><html>{body}{usual}</html>").into(), ""));
+    }
+    cases.push(("c.html", format!("<html><script>var data=[{}]</script>", "1234,".repeat(1 << 20)).into(), ""));
+    all_end(&End::Passed, cases);
+}
+
 #[test]
 fn a_page_may_save_its_own_table() {
     let export = |name: &str, content: &str| {

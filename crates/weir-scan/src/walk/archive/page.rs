@@ -3,15 +3,18 @@
 use super::super::encoded_word::percent_decoded;
 use super::super::kind::Kind;
 use super::super::transfer::{Padding, base64};
-use super::super::unfold::unfold;
-use super::super::{File, Walk};
+use super::super::unfold::{self, unfold, unfold_long};
+use super::super::{File, Oddity, Walk};
 use crate::budget::Exceeded;
 use crate::file_name;
-use crate::markup;
+use crate::markup::{self, LOOKED_THROUGH};
+use std::borrow::Cow;
 
 /// What stands for the name of a file that has none.
 pub(crate) const PUT_TOGETHER: &str = "put together by a script";
 pub(crate) const WRITTEN: &str = "written into a page";
+/// Why a page is not clean in which nothing was found.
+pub(crate) const TOO_MUCH: &str = "more script than is looked through";
 
 const SCRIPTS: [&str; 17] = [
     "bat", "cmd", "hta", "htm", "html", "js", "jse", "mht", "ps1", "shtml", "svg", "vbe", "vbs", "wsf", "wsh", "xht",
@@ -24,7 +27,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     }
     walk.budget.time()?;
     walk.deeper(|walk| {
-        for found in unfold(file.data) {
+        for found in put_together(walk, file) {
             walk.budget.entry()?;
             walk.holding(&found, |walk, found| walk.file(&[PUT_TOGETHER.into()], "", found, level))?;
         }
@@ -36,8 +39,36 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     })
 }
 
+/// What the scripts of a page put together. What acts in a long one is looked through once more, wherever it stands; where that is too much,
+/// it is told.
+fn put_together(walk: &mut Walk<'_>, file: &File<'_>) -> Vec<Vec<u8>> {
+    let mut found = unfold(file.data);
+    if file.data.len() > unfold::TEXT_MAX
+        && let Some(acting) = acting(file)
+    {
+        let more = unfold_long(&acting[..acting.len().min(LOOKED_THROUGH)]);
+        if acting.len() > LOOKED_THROUGH || !more.is_whole {
+            walk.odd_here(Oddity::Unreadable(TOO_MUCH.into()));
+        }
+        let new: Vec<Vec<u8>> = more.found.into_iter().filter(|file| !found.contains(file)).collect();
+        found.extend(new);
+    }
+    found
+}
+
+/// What acts in a file: all of a script, and some of a page. Nothing of a file for a shell that has no name of a script: what follows the commands is
+/// often an archive, and no text.
+fn acting<'f>(file: &File<'f>) -> Option<Cow<'f, [u8]>> {
+    const PLAIN: [&str; 9] = ["bat", "cmd", "js", "jse", "mjs", "ps1", "vbe", "vbs", "wsh"];
+    let is_plain = |name: &String| file_name::extensions(name).any(|own| PLAIN.contains(&own.as_str()));
+    if file.declared.ends_with("javascript") || file.names.iter().any(is_plain) {
+        return Some(Cow::Borrowed(file.data));
+    }
+    (file.kind != Kind::Script).then(|| Cow::Owned(markup::acting(file.data)))
+}
+
 /// Whether some program runs it as a script, or shows it as a page.
-fn is_page(file: &File<'_>) -> bool {
+pub(crate) fn is_page(file: &File<'_>) -> bool {
     let by_name =
         || file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| SCRIPTS.contains(&own.as_str()));
     matches!(file.kind, Kind::Html | Kind::Xml | Kind::Script) && !file.in_archive
