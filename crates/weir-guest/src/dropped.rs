@@ -14,6 +14,8 @@ use weir_guest::words::{Dropped, Run};
 const RANDOM_MIN: u64 = 512;
 /// How much of a file is looked at for that.
 const RANDOM_LOOK: u64 = 1 << 20;
+/// How much of a file that does not go back is told.
+const BEGIN: u64 = 256;
 
 /// A file that goes back.
 #[derive(Debug)]
@@ -23,33 +25,42 @@ pub(crate) struct Left {
     file: File,
 }
 
-/// Adds length and hash to the files of the report that are still there, and picks those that go back.
-/// `at` says where a file of the report is.
+/// Adds length and hash to the files of the report that are still there, and picks those that go back. Of the others it tells how they begin:
+/// a program beyond the bounds is a program all the same. `at` says where a file of the report is.
 pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, at: fn(&str) -> PathBuf) -> Vec<Left> {
     let (mut found, mut room) = (Vec::new(), order.files_bytes_max);
-    let sample = behaviour.sample.clone();
-    for change in &mut behaviour.files {
-        let path = match change.what.as_str() {
-            "written" => &change.path,
-            "renamed" => change.to.as_ref().unwrap_or(&change.path),
-            _ => continue,
-        };
-        let Some((mut file, bytes)) = open(&at(path)) else { continue };
+    let (places, mut unknown) = (behaviour.places(), 0);
+    for (change, place) in behaviour.files.iter_mut().zip(places) {
+        let Some(path) = place else { continue };
+        let Some((mut file, bytes)) = open(&at(&path)) else { continue };
         change.bytes = Some(bytes);
-        if bytes > order.files_bytes_max {
+        if bytes <= order.files_bytes_max {
+            let looked = look(&mut file, bytes);
+            change.random = looked.as_ref().is_ok_and(|(_, random)| *random);
+            change.sha256 = looked.ok().map(|(hash, _)| hash);
+        }
+        if bytes == 0 || path == behaviour.sample || found.iter().any(|left: &Left| left.path == path) {
             continue;
         }
-        let looked = look(&mut file, bytes);
-        change.random = looked.as_ref().is_ok_and(|(_, random)| *random);
-        change.sha256 = looked.ok().map(|(hash, _)| hash);
-        let known = found.iter().any(|left: &Left| left.path == *path);
-        let fits = bytes > 0 && bytes <= room && found.len() < order.files_max as usize;
-        if fits && !known && change.sha256.is_some() && *path != sample && file.rewind().is_ok() {
+        let fits = bytes <= room && found.len() < order.files_max as usize && change.sha256.is_some();
+        if fits && file.rewind().is_ok() {
             room -= bytes;
-            found.push(Left { path: path.clone(), bytes, file });
+            found.push(Left { path, bytes, file });
+        } else {
+            change.begins = beginning(&mut file).unwrap_or_default();
+            unknown += u64::from(change.begins.is_empty());
         }
     }
+    behaviour.left_out += unknown;
     found
+}
+
+/// The first octets of a file, in hexadecimal digits.
+fn beginning(file: &mut File) -> io::Result<String> {
+    let mut begin = Vec::new();
+    file.rewind()?;
+    file.take(BEGIN).read_to_end(&mut begin)?;
+    Ok(begin.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A regular file; nothing else is opened.
@@ -111,6 +122,19 @@ mod tests {
     use super::*;
     use weir_guest::behaviour::FileChange;
 
+    fn order(files_max: u32, files_bytes_max: u64) -> Run {
+        Run {
+            name: "s".into(),
+            bytes: 0,
+            watch_ms: 0,
+            root: false,
+            time_ns: 0,
+            files_max,
+            files_bytes_max,
+            offline: false,
+        }
+    }
+
     #[test]
     fn random_is_told_from_text() {
         let counts = |bytes: &[u8]| {
@@ -143,24 +167,36 @@ mod tests {
         let names = ["one", "two", "large", "sample", "link", "gone"];
         let (files, sample) = (names.map(change).to_vec(), path("sample"));
         let mut behaviour = Behaviour { files, sample, ..Behaviour::default() };
-        let order = Run {
-            name: "s".into(),
-            bytes: 0,
-            watch_ms: 0,
-            root: false,
-            time_ns: 0,
-            files_max: 9,
-            files_bytes_max: 7,
-            offline: false,
-        };
-        let found = find(&mut behaviour, &order, |path| path.into());
+        let found = find(&mut behaviour, &order(9, 7), |path| path.into());
         let found: Vec<_> = found.iter().map(|left| left.bytes).collect();
         let lengths: Vec<_> = behaviour.files.iter().map(|file| (file.bytes, file.sha256.is_some())).collect();
+        let begins: Vec<_> = behaviour.files.iter().map(|file| file.begins.clone()).collect();
         std::fs::remove_dir_all(&home).unwrap();
         assert_eq!(found, [3], "the second fits no more");
         assert_eq!(
             lengths,
             [(Some(3), true), (Some(5), true), (Some(50), false), (Some(3), true), (None, false), (None, false)]
         );
+        // What does not go back tells how it begins: it may be a program. The sample is known anyway.
+        assert_eq!(begins, ["", &"78".repeat(5), &"78".repeat(50), "", "", ""]);
+        assert_eq!(behaviour.left_out, 0);
+    }
+
+    #[test]
+    fn a_file_is_found_where_its_folder_is_now() {
+        let home = std::env::temp_dir().join(format!("weir-moved-{}", std::process::id()));
+        std::fs::create_dir_all(home.join("e")).unwrap();
+        std::fs::write(home.join("e/x"), "#!/bin/sh\n").unwrap();
+        let path = |name: &str| home.join(name).to_string_lossy().into_owned();
+        let change =
+            |what: &str, from: &str| FileChange { path: path(from), what: what.into(), ..FileChange::default() };
+        let files = vec![change("written", "d/x"), FileChange { to: Some(path("e")), ..change("renamed", "d") }];
+        let mut behaviour = Behaviour { files, ..Behaviour::default() };
+        let found = find(&mut behaviour, &order(1, 100), |path| path.into());
+        let found: Vec<_> = found.into_iter().map(|left| left.path).collect();
+        let none = find(&mut behaviour, &order(0, 100), |path| path.into());
+        std::fs::remove_dir_all(&home).unwrap();
+        assert_eq!(found, [path("e/x")]);
+        assert!(none.is_empty() && behaviour.files[0].begins.starts_with("2321"), "{behaviour:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::persistence;
 use crate::room;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -34,8 +34,8 @@ struct Notes {
     seen: HashSet<Network>,
     ways: HashSet<Persistence>,
     acts: HashSet<Act>,
-    /// By whom.
-    written: HashMap<String, u32>,
+    /// By whom. In order, because a folder that is renamed takes with it what is below.
+    written: BTreeMap<String, u32>,
     /// Who called an address last, and who sent something last.
     callers: BTreeMap<SocketAddr, u32>,
     asker: u32,
@@ -194,19 +194,25 @@ impl Record {
 
     pub(crate) fn renames(&self, (pid, path): (u32, &str), to: &str, existed: bool, worked: bool) {
         let mut notes = self.notes();
-        if let Some(what) = persistence::way(to).or_else(|| persistence::way(&format!("{to}/"))) {
-            notes.stays(to, what);
-        }
-        // Elsewhere it can be read without anybody seeing what it is.
-        let is_folder = worked && !existed;
-        if is_kept(path, is_folder) && !is_kept(to, is_folder) {
-            notes.acts(pid, "reads", path);
-        }
+        notes.renames(&Rename { pid, path, to, existed, worked, swaps: false });
         if worked {
-            notes.stands_above(to);
-            let existed = existed && !notes.made(path);
-            let (path, to, what) = (path.to_owned(), Some(to.to_owned()), "renamed".into());
-            notes.file(FileChange { pid, path, what, to, existed, ..FileChange::default() });
+            notes.carry(&[(path, to)]);
+        }
+    }
+
+    /// Two names are exchanged. Of each it is told whether there was something in it.
+    pub(crate) fn swaps(
+        &self,
+        pid: u32,
+        (path, existed): (&str, bool),
+        (other, was_other): (&str, bool),
+        worked: bool,
+    ) {
+        let mut notes = self.notes();
+        notes.renames(&Rename { pid, path, to: other, existed, worked, swaps: false });
+        notes.renames(&Rename { pid, path: other, to: path, existed: was_other, worked, swaps: true });
+        if worked {
+            notes.carry(&[(path, other), (other, path)]);
         }
     }
 
@@ -300,7 +306,51 @@ impl Record {
     }
 }
 
+/// A new name for a file or folder.
+struct Rename<'a> {
+    pid: u32,
+    path: &'a str,
+    to: &'a str,
+    existed: bool,
+    worked: bool,
+    /// What had the new name has the old one now.
+    swaps: bool,
+}
+
 impl Notes {
+    fn renames(&mut self, rename: &Rename<'_>) {
+        let Rename { pid, path, to, existed, worked, swaps } = *rename;
+        if let Some(what) = persistence::way(to).or_else(|| persistence::way(&format!("{to}/"))) {
+            self.stays(to, what);
+        }
+        // Elsewhere it can be read without anybody seeing what it is.
+        let is_folder = worked && !existed;
+        if is_kept(path, is_folder) && !is_kept(to, is_folder) {
+            self.acts(pid, "reads", path);
+        }
+        if worked {
+            self.stands_above(to);
+            let existed = existed && !self.made(path);
+            let (path, to, what) = (path.to_owned(), Some(to.to_owned()), "renamed".into());
+            self.file(FileChange { pid, path, what, to, existed, swaps, ..FileChange::default() });
+        }
+    }
+
+    /// What the sample wrote has another path from now on: a file that was renamed, and all that is in a folder that was.
+    fn carry(&mut self, moves: &[(&str, &str)]) {
+        let mut carried = Vec::new();
+        for (from, to) in moves {
+            let below = format!("{from}/");
+            let range = self.written.range(below.clone()..).map(|(path, _)| path);
+            let paths: Vec<String> = range.take_while(|path| path.starts_with(&below)).cloned().collect();
+            for path in paths.into_iter().chain([(*from).to_owned()]) {
+                let rest = path.strip_prefix(from).unwrap_or_default();
+                carried.extend(self.written.remove(&path).map(|pid| (format!("{to}{rest}"), pid)));
+            }
+        }
+        self.written.extend(carried);
+    }
+
     /// How long ago the sample began, in milliseconds.
     fn now(&self) -> Option<u64> {
         self.begun.and_then(|begun| u64::try_from(begun.elapsed().as_millis()).ok())
@@ -359,9 +409,18 @@ impl Notes {
         self.behaviour.left_out += u64::from(!is_whole);
     }
 
-    /// Whether the sample made this file: the first that is known of it is that it was written and had not been there.
+    /// Whether the sample made this file: the first that is known of it is that it was written and had not been there. It is followed
+    /// backwards through the names that the folders around it had.
     fn made(&self, path: &str) -> bool {
-        let first = self.behaviour.files.iter().find(|file| file.path == path || file.to.as_deref() == Some(path));
+        let (mut path, mut first, mut is_other_half) = (path.to_owned(), None, false);
+        for file in self.behaviour.files.iter().rev() {
+            if file.path == path || file.to.as_deref() == Some(path.as_str()) {
+                first = Some(file);
+            }
+            let before = file.carried(&path).filter(|_| !is_other_half);
+            is_other_half = file.swaps && before.is_some();
+            path = before.unwrap_or(path);
+        }
         first.is_some_and(|file| !file.existed)
     }
 
@@ -430,10 +489,11 @@ fn is_guarded(path: &str) -> bool {
     names.contains(&path) || path.strip_prefix("/var/log/").is_some_and(|name| logs.contains(&name))
 }
 
-/// Paths that are no real files: `/dev/null`, the sample's own `/proc`.
+/// Paths that are no real files: `/dev/null`, the sample's own `/proc`. Root can put files beside the devices.
 fn is_device(path: &str) -> bool {
     let under = |folder: &str| path.starts_with(folder);
-    (under("/dev/") && !under("/dev/shm/")) || under("/proc/") || under("/sys/")
+    let is_file = || std::fs::symlink_metadata(path).is_ok_and(|about| about.is_file());
+    (under("/dev/") && !under("/dev/shm/") && !is_file()) || under("/proc/") || under("/sys/")
 }
 
 /// What only attacks on the machine itself write to: memory, disks, the kernel's switches.

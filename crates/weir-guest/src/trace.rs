@@ -358,9 +358,8 @@ impl<'a> Tracer<'a> {
             Deed::Delete(path) if worked => self.record.deletes(who, &path, existed),
             Deed::Delete(path) if ended == -i64::from(libc::EACCES) => self.record.may_not_write(who, &path),
             Deed::Swap(path, other) => {
-                self.record.renames((who, path.as_str()), &other, existed, worked);
-                let existed = has_content(pid, &path);
-                self.record.renames((who, other.as_str()), &path, existed, worked);
+                let other_existed = has_content(pid, &path);
+                self.record.swaps(who, (&path, existed), (&other, other_existed), worked);
             }
             Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
             Deed::Execute(path, real) => {

@@ -58,6 +58,12 @@ pub fn named(kind: &'static str, name: &str) -> &'static str {
     }
 }
 
+/// Whether nothing happens when such a file is opened, and nothing else is in it. Its name may still say otherwise.
+pub fn is_passive(kind: &str) -> bool {
+    let shown = ["image/", "audio/", "video/", "font/"];
+    kind == "text/plain" || shown.iter().any(|begin| kind.starts_with(begin))
+}
+
 /// The type of the content of a source, which is at its beginning before and afterwards.
 pub fn of_source(source: &mut (impl Read + Seek)) -> io::Result<&'static str> {
     let mut head = Vec::new();

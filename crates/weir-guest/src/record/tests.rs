@@ -154,3 +154,28 @@ fn a_file_that_was_wanted_beside_the_sample_is_missing_unless_it_comes() {
     let missing: Vec<String> = record.take().acts.into_iter().map(|act| act.detail).collect();
     assert_eq!(missing, ["/home/user/config.json"]);
 }
+
+/// A folder of the sample's own takes another name, and what is in it is known by that.
+#[test]
+fn what_was_written_is_known_by_the_new_name_of_its_folder() {
+    let record = Record::default();
+    record.writes(7, "/tmp/d/x", false, true);
+    record.writes(7, "/tmp/dx", false, true);
+    record.renames((7, "/tmp/d"), "/home/user/e", false, true);
+    assert!(record.has_written("/home/user/e/x") && !record.has_written("/tmp/d/x") && record.has_written("/tmp/dx"));
+    // Another file under the old name is another file.
+    record.writes(7, "/tmp/d/x", false, true);
+    record.swaps(7, ("/tmp/d", false), ("/home/user/e", false), true);
+    assert!(record.has_written("/tmp/d/x") && record.has_written("/home/user/e/x"));
+    // What the sample made is no file of the user, wherever its folder is by now; what was there before is one.
+    record.deletes(7, "/home/user/e/x", true);
+    record.renames((7, "/home/user/Documents"), "/home/user/old", false, true);
+    record.deletes(7, "/home/user/old/letter.txt", true);
+    let behaviour = record.take();
+    let deleted: Vec<bool> =
+        behaviour.files.iter().filter(|file| file.what == "deleted").map(|file| file.existed).collect();
+    assert_eq!(deleted, [false, true]);
+    let places: Vec<Option<String>> = behaviour.places().into_iter().take(4).collect();
+    let at = |path: &str| Some(path.to_owned());
+    assert_eq!(places, [at("/tmp/d/x"), at("/tmp/dx"), at("/home/user/e"), at("/home/user/e/x")]);
+}

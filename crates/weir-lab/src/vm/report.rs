@@ -14,13 +14,18 @@ use weir_guest::pcap;
 
 /// The most observables of a report.
 const OBSERVABLES_MAX: usize = 200;
+/// The most that is told of the beginning of a file that was not sent, in hexadecimal digits.
+const BEGIN_MAX: usize = 512;
 
 /// The report of a sample that ran in this VM. The files that it left are in the job.
 pub(super) fn of(findings: Findings, job: &Job, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
     let Findings { behaviour, files } = findings;
-    let programs: Vec<String> =
+    let mut programs: Vec<String> =
         files.iter().filter(|(file, path)| is_program(job, file, path)).map(|(_, path)| path.clone()).collect();
-    let seen = tame(behaviour);
+    let mut seen = tame(behaviour);
+    let (more, unopened) = unsent(&seen);
+    programs.extend(more);
+    seen.left_out = seen.left_out.saturating_add(unopened);
     let full = Acted { machine: vm.to_owned(), accelerator: accelerator.to_owned(), seen };
     let seen = &full.seen;
     let mut artifacts: Vec<Artifact> = files.into_iter().map(|(file, path)| dropped(file, &path)).collect();
@@ -39,6 +44,28 @@ pub(super) fn of(findings: Findings, job: &Job, vm: &str, accelerator: &str) -> 
 fn is_program(job: &Job, file: &str, path: &str) -> bool {
     let kind = job.open_output(file).and_then(|mut file| file_type::of_source(&mut file));
     kind.map_or(true, |kind| kind == "application/octet-stream" || active::kind(kind, path).is_some())
+}
+
+/// Of the files that were too many or too large to be sent: those that are programs by their beginning or name, and how many of the others
+/// somebody should have opened. Text, pictures and the like are left to themselves, or every program that writes many files would be in doubt.
+fn unsent(seen: &Behaviour) -> (Vec<String>, u64) {
+    let (mut programs, mut unopened) = (Vec::new(), 0);
+    for (file, place) in seen.files.iter().zip(seen.places()) {
+        let Some(path) = place.filter(|_| !file.begins.is_empty()) else { continue };
+        let kind = file_type::of(&octets(&file.begins));
+        match active::kind(kind, &path) {
+            Some(_) => programs.push(path),
+            None if kind == "application/octet-stream" => programs.push(path),
+            None => unopened += u64::from(!file_type::is_passive(kind)),
+        }
+    }
+    (programs, unopened)
+}
+
+/// What these hexadecimal digits say; what is none of them ends it.
+fn octets(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks_exact(2);
+    pairs.map_while(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Cuts a text.
@@ -66,6 +93,7 @@ fn tame(mut seen: Behaviour) -> Behaviour {
         fit(&mut file.what, 64);
         file.to.as_mut().into_iter().for_each(|to| fit(to, TEXT_MAX));
         file.sha256.as_mut().into_iter().for_each(|sha256| fit(sha256, 64));
+        fit(&mut file.begins, BEGIN_MAX);
     }
     seen.network.truncate(LISTED_MAX);
     for network in &mut seen.network {
@@ -285,6 +313,47 @@ mod tests {
         let doubts: Vec<&str> = doubts.filter(|doubt| doubt.contains("programs")).collect();
         assert_eq!(doubts, ["it left programs: /tmp/x\0.exe"]);
         assert_eq!(report.artifacts[1].filename.as_deref(), Some("x.exe"));
+    }
+
+    /// What was too many or too large to be sent is judged by its beginning: a program is named, and data of a program that writes much is no
+    /// doubt.
+    #[test]
+    fn a_program_among_what_was_not_sent_is_a_doubt_and_text_is_none() {
+        let home = tempfile::tempdir().unwrap();
+        let job = job(&home);
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let file = |path: &str, begins: &[u8]| FileChange {
+            path: path.into(),
+            what: "written".into(),
+            begins: hex(begins),
+            ..FileChange::default()
+        };
+        let doubts = |files: Vec<FileChange>| {
+            let process = Process { pid: 6, path: "/home/user/s".into(), ..Process::default() };
+            let (ended, output) = ("exit 0".into(), "hello".into());
+            let behaviour = Behaviour { ended, output, processes: vec![process], files, ..Behaviour::default() };
+            let report = of(Findings { behaviour, files: Vec::new() }, &job, "vm1", "tcg").unwrap();
+            let doubts = report.summary.taxonomies.into_iter().filter(|found| found.level == Level::Unknown);
+            doubts.map(|found| found.value).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            doubts(vec![file("/tmp/a.log", b"all is well\n"), file("/tmp/b.png", b"\x89PNG\r\n\x1a\n")]),
+            [""; 0]
+        );
+        let moved = FileChange {
+            path: "/home/user/d".into(),
+            what: "renamed".into(),
+            to: Some("/home/user/e".into()),
+            ..FileChange::default()
+        };
+        assert_eq!(
+            doubts(vec![file("/home/user/d/x", b"\x7fELF\x02\x01\x01\0\0"), moved]),
+            ["it left programs: /home/user/e/x"]
+        );
+        assert_eq!(doubts(vec![file("/tmp/x", b"#!/bin/sh\n")]), ["it left programs: /tmp/x"]);
+        assert_eq!(doubts(vec![file("/tmp/x.hta", b"hello")]), ["it left programs: /tmp/x.hta"]);
+        assert_eq!(doubts(vec![file("/tmp/x.bin", b"\0\x01\x02")]), ["it left programs: /tmp/x.bin"]);
+        assert_eq!(doubts(vec![file("/tmp/x.zip", b"PK\x03\x04")]), ["more happened than was written down"]);
     }
 
     #[test]

@@ -160,24 +160,29 @@ const POOL_PORTS: [u16; 5] = [3333, 14433, 14444, 45560, 45700];
 /// What happened, prepared for several rules.
 struct Happenings<'a> {
     behaviour: &'a Behaviour,
-    /// Files that the sample wrote or renamed, and which process did.
-    written: BTreeMap<&'a str, u32>,
+    /// Files that the sample wrote or renamed, by every name that they had, and which process did.
+    written: BTreeMap<String, u32>,
     /// Processes that called another machine.
     callers: BTreeSet<u32>,
 }
 
 impl<'a> Happenings<'a> {
     fn new(behaviour: &'a Behaviour) -> Happenings<'a> {
-        let (mut written, mut callers) = (BTreeMap::new(), BTreeSet::new());
+        let (mut written, mut callers) = (BTreeMap::<String, u32>::new(), BTreeSet::new());
         for file in &behaviour.files {
             match (file.what.as_str(), file.to.as_deref()) {
                 ("written", _) => {
-                    written.entry(file.path.as_str()).or_insert(file.pid);
+                    written.entry(file.path.clone()).or_insert(file.pid);
                 }
                 ("renamed", Some(to)) => {
+                    // If it is a folder, everything in it has a new name.
+                    let inside = written.iter().filter_map(|(path, who)| Some((file.carries(path)?, *who)));
+                    for (path, who) in inside.collect::<Vec<_>>() {
+                        written.entry(path).or_insert(who);
+                    }
                     // The process that wrote it under its old name.
-                    let who = written.get(file.path.as_str()).copied().unwrap_or(file.pid);
-                    written.entry(to).or_insert(who);
+                    let who = written.get(&file.path).copied().unwrap_or(file.pid);
+                    written.entry(to.to_owned()).or_insert(who);
                 }
                 _ => {}
             }
@@ -389,7 +394,7 @@ fn spams(seen: &Happenings<'_>) -> Option<(u32, String)> {
 fn redirects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_one = |path: &str| ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"].contains(&path);
     let tried = seen.act("fails-to-write", is_one);
-    tried.or_else(|| seen.written.keys().find(|path| is_one(path)).map(|path| (*path).to_owned())).map(|path| (5, path))
+    tried.or_else(|| seen.written.keys().find(|path| is_one(path.as_str())).cloned()).map(|path| (5, path))
 }
 
 /// A process in brackets is one of the kernel, or pretends to be one: by its arguments, or by the name of its file.
@@ -432,14 +437,15 @@ fn kills_others(seen: &Happenings<'_>) -> Option<(u32, String)> {
 }
 
 fn runs_fetched(seen: &Happenings<'_>) -> Option<(u32, String)> {
-    let is_fetched = |path: &&str| seen.written.get(path).is_some_and(|who| seen.callers.contains(who));
+    let is_fetched = |path: &&str| seen.written.get(*path).is_some_and(|who| seen.callers.contains(who));
     let file = seen.programs().find(is_fetched).map(|path| (5, path.to_owned()));
     // A second stage that the agent served has reported that it ran, however it was started.
     file.or_else(|| seen.act("second-stage", |_| true).map(|url| (5, url)))
 }
 
 fn runs_written(seen: &Happenings<'_>) -> Option<(u32, String)> {
-    let path = seen.programs().find(|path| seen.written.contains_key(path)).filter(|_| runs_fetched(seen).is_none())?;
+    let path =
+        seen.programs().find(|path| seen.written.contains_key(*path)).filter(|_| runs_fetched(seen).is_none())?;
     Some((3, path.to_owned()))
 }
 

@@ -34,10 +34,10 @@ pub(super) fn sniffs(seen: &Happenings<'_>) -> Option<(u32, String)> {
 
 /// It writes a page that a web server would execute.
 pub(super) fn plants_page(seen: &Happenings<'_>) -> Option<(u32, String)> {
-    let is_page = |path: &&&str| {
+    let is_page = |path: &&String| {
         SITES.iter().any(|site| path.contains(site)) && PAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end))
     };
-    seen.written.keys().find(is_page).map(|path| (3, (*path).to_owned()))
+    seen.written.keys().find(is_page).map(|path| (3, path.clone()))
 }
 
 /// It makes a service on another machine run something: a container, a cron line through a database, a page with a command in its address.

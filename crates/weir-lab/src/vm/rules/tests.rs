@@ -36,6 +36,12 @@ fn writes(pid: u32, path: &str) -> Behaviour {
     }
 }
 
+fn renames(path: &str, to: &str) -> Behaviour {
+    let to = Some(to.to_owned());
+    let file = FileChange { pid: 7, path: path.into(), what: "renamed".into(), to, ..FileChange::default() };
+    Behaviour { files: vec![file], ..quiet() }
+}
+
 fn deletes(path: &str, existed: bool) -> Behaviour {
     let file = FileChange { path: path.into(), what: "deleted".into(), existed, ..FileChange::default() };
     Behaviour { files: vec![file], ..quiet() }
@@ -205,6 +211,11 @@ fn each_rule_sees_what_it_is_for_and_nothing_else() {
         ("a test", runs("/usr/bin/[", &["[", "1", "]"]), &[]),
         ("from memory", runs("/memfd:x (deleted)", &["x"]), &[("runs-from-memory", 5)]),
         ("what it wrote", all(vec![writes(7, "/tmp/x"), runs("/tmp/x", &["/tmp/x"])]), &[("runs-written", 3)]),
+        (
+            "what it wrote, in a folder with another name",
+            all(vec![writes(7, "/tmp/d/x"), renames("/tmp/d", "/tmp/e"), runs("/tmp/e/x", &["/tmp/e/x"])]),
+            &[("runs-written", 3)],
+        ),
         (
             "what it wrote, by a shell",
             all(vec![writes(7, "/tmp/x"), runs("/bin/busybox", &["ash", "/tmp/x"])]),
