@@ -17,6 +17,11 @@ const SHORTCUT: &[u8] = b"\x4c\0\0\0\x01\x14\x02\0";
 /// The beginning of installers, and of other files with parts.
 const PARTS: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 
+/// Whether a file that begins so is a program or an installer, whatever its name: also one of Linux, which Wine runs as well.
+pub(crate) fn is_program(head: &[u8]) -> bool {
+    [b"MZ".as_slice(), PARTS, b"\x7fELF", b"#!"].iter().any(|begin| head.starts_with(begin))
+}
+
 /// What to do with a file of this name in Windows (a whole path) that begins so.
 pub(crate) fn plan(path: &str, head: &[u8]) -> Plan {
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();

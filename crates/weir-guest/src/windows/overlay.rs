@@ -18,6 +18,8 @@ type State = (i64, i64, u64, bool);
 #[derive(Debug, Default)]
 pub(crate) struct Moment {
     laid_over: HashMap<PathBuf, State>,
+    /// There are more files than are looked at, or some in deeper folders.
+    pub(crate) is_cut: bool,
 }
 
 /// What became of one file.
@@ -35,14 +37,14 @@ impl Moment {
 
     fn of(top: &Path) -> Moment {
         let mut laid_over = HashMap::new();
-        walk(top, &mut |path, about| {
+        let is_whole = walk(top, &mut |path, about| {
             let hides = about.file_type().is_char_device();
             if about.is_file() || hides {
                 let state = (about.mtime(), about.mtime_nsec(), about.len(), hides);
                 laid_over.insert(path.strip_prefix(top).unwrap_or(path).to_owned(), state);
             }
         });
-        Moment { laid_over }
+        Moment { laid_over, is_cut: !is_whole }
     }
 
     /// What is different since, in the order of the names.
@@ -82,24 +84,25 @@ pub(crate) fn on_disk(path: &str) -> PathBuf {
     parts.fold(PathBuf::from(DRIVE), |path, part| path.join(part))
 }
 
-/// All that is below a folder; links are not followed.
-fn walk(top: &Path, see: &mut dyn FnMut(&Path, &std::fs::Metadata)) {
-    let (mut open, mut seen) = (vec![(top.to_owned(), 0)], 0);
+/// All that is below a folder; links are not followed. False if that is more than is looked at.
+fn walk(top: &Path, see: &mut dyn FnMut(&Path, &std::fs::Metadata)) -> bool {
+    let (mut open, mut seen, mut is_whole) = (vec![(top.to_owned(), 0)], 0, true);
     while let Some((folder, depth)) = open.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             let Ok(about) = std::fs::symlink_metadata(&path) else { continue };
             seen += 1;
             if seen > FILES_MAX {
-                return;
+                return false;
             }
-            if about.is_dir() && depth < DEPTH_MAX {
-                open.push((path, depth + 1));
-            } else {
-                see(&path, &about);
+            match about.is_dir() {
+                true if depth < DEPTH_MAX => open.push((path, depth + 1)),
+                true => is_whole = false,
+                false => see(&path, &about),
             }
         }
     }
+    is_whole
 }
 
 #[cfg(test)]
@@ -126,6 +129,20 @@ mod tests {
             told,
             [(at("gone.txt").as_str(), true), (at("longer.txt").as_str(), false), (at("new.exe").as_str(), false)]
         );
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_much_is_told() {
+        let top = std::env::temp_dir().join(format!("weir-deep-{}", std::process::id()));
+        let deep = |depth: usize| (0..depth).fold(top.clone(), |path, _| path.join("d"));
+        std::fs::create_dir_all(deep(DEPTH_MAX)).unwrap();
+        std::fs::write(deep(DEPTH_MAX).join("x.exe"), "MZ").unwrap();
+        let within = Moment::of(&top);
+        std::fs::create_dir(deep(DEPTH_MAX + 1)).unwrap();
+        let beyond = Moment::of(&top);
+        std::fs::remove_dir_all(&top).unwrap();
+        assert_eq!((within.laid_over.len(), within.is_cut), (1, false));
+        assert!(beyond.is_cut);
     }
 
     #[test]

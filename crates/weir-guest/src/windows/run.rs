@@ -187,9 +187,11 @@ impl Windows {
 
     fn files(&self, behaviour: &mut Behaviour, notes: &TraceNotes, before: &Moment) {
         let renamed = |path: &str| notes.renamed.iter().find(|(_, from, _)| from.eq_ignore_ascii_case(path));
-        for change in before.changes(&Moment::now()) {
+        let now = Moment::now();
+        behaviour.left_out += u64::from(before.is_cut || now.is_cut);
+        for change in before.changes(&now) {
             let path = change.path;
-            if is_wines_file(&path) && !notes.runs(&path) {
+            if is_wines_file(&path) && !notes.runs(&path) && !is_program(&path, &overlay::on_disk(&path)) {
                 continue;
             }
             let existed = self.documents.contains(&path) || (path == behaviour.sample && change.is_gone);
@@ -282,13 +284,27 @@ fn ways(behaviour: &mut Behaviour) {
     behaviour.persistence = by_registry.chain(by_file).collect();
 }
 
-/// Files that Wine writes by itself. A sample may put something there too: whatever is run is told nevertheless.
+/// Files that Wine writes by itself. A sample may put something there too: what is run is told nevertheless, and so are programs, and whatever
+/// would start with the next session.
 fn is_wines_file(path: &str) -> bool {
+    if path.to_ascii_lowercase().contains("\\programs\\startup\\") {
+        return false;
+    }
     path.starts_with("C:\\windows\\temp\\~")
-        || path.starts_with("C:\\ProgramData\\Microsoft\\Windows\\Start Menu")
+        || path.starts_with("C:\\ProgramData\\Microsoft\\Windows\\Start Menu\\")
         || ["INetCache", "INetCookies", "History"]
             .iter()
             .any(|own| path.contains(&format!("\\Microsoft\\Windows\\{own}\\")))
+}
+
+/// Whether Windows would run such a file: a program or installer by its beginning, a script by its name.
+fn is_program(path: &str, place: &Path) -> bool {
+    const SCRIPTS: [&str; 12] = ["bat", "cmd", "hta", "js", "jse", "ps1", "psm1", "sct", "vbe", "vbs", "wsf", "wsh"];
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    let mut head = Vec::new();
+    let is_file = std::fs::symlink_metadata(place).is_ok_and(|about| about.is_file());
+    let read = || File::open(place).and_then(|file| file.take(8).read_to_end(&mut head)).is_ok();
+    is_file && read() && (SCRIPTS.contains(&ending.as_str()) || command::is_program(&head))
 }
 
 /// Programs whose place only a name takes in this guest, or that do nothing in Wine: whoever relies on them has not done here what it would do
@@ -372,4 +388,35 @@ fn processes() -> HashSet<i32> {
         (is_users && !first.is_empty() && !notes::is_wines_own(&first) && !first.contains("xdotool")).then_some(pid)
     });
     of_user.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_what_starts_with_a_session_are_told_wherever_they_are() {
+        let menu = "C:\\ProgramData\\Microsoft\\Windows\\Start Menu\\Programs\\";
+        assert!(is_wines_file(&format!("{menu}Notepad.lnk")));
+        assert!(is_wines_file("C:\\users\\anna\\AppData\\Local\\Microsoft\\Windows\\INetCache\\page.htm"));
+        for startup in ["StartUp", "Startup", "STARTUP"] {
+            let path = format!("{menu}{startup}\\a.vbs");
+            assert!(!is_wines_file(&path), "{path}");
+            let file = FileChange { path, what: "written".into(), ..FileChange::default() };
+            let mut behaviour = Behaviour { files: vec![file], ..Behaviour::default() };
+            ways(&mut behaviour);
+            assert_eq!(behaviour.persistence.iter().map(|way| way.what.as_str()).collect::<Vec<_>>(), ["startup"]);
+        }
+        let home = std::env::temp_dir().join(format!("weir-wines-{}", std::process::id()));
+        std::fs::create_dir_all(&home).unwrap();
+        let is = |name: &str, content: &[u8]| {
+            std::fs::write(home.join(name), content).unwrap();
+            is_program(&format!("C:\\windows\\temp\\{name}"), &home.join(name))
+        };
+        let told = [is("~a.tmp", b"MZ\x90\0"), is("~a.VBS", b"x = 1"), is("~b", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")];
+        let others = [is("~c.tmp", b"hello"), is("~d.htm", b"<html>"), is("~e", b"")];
+        let gone = is_program("C:\\windows\\temp\\~gone.vbs", &home.join("~gone.vbs"));
+        std::fs::remove_dir_all(&home).unwrap();
+        assert_eq!((told, others, gone), ([true; 3], [false; 3], false));
+    }
 }
