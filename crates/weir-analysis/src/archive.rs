@@ -289,6 +289,19 @@ mod tests {
         assert_eq!((&full["member_count"], lines), (&3.into(), vec![(Level::Info, "members 3".into())]));
     }
 
+    /// A shell runs the beginning, and Java or an unpacker the end.
+    #[test]
+    fn an_archive_behind_a_script_or_a_program_is_opened() {
+        let archive = fixtures::zip(&[("Main.class", b"\xca\xfe\xba\xbe\0\0\0\x34 and so on")]);
+        for begin in [&b"#!/bin/sh\necho hello\nexit 0\n"[..], &fixtures::packed_elf()] {
+            let names = names("tool.jar", &[begin, &archive].concat());
+            assert_eq!(names, ["Main.class"], "{:?}", begin.get(..4));
+        }
+        let manifest = include_str!("../../../plugins/archive/plugin.toml");
+        let plugin = weir_lab::plugin::Plugin::parse(manifest, std::path::Path::new("")).unwrap();
+        assert!(["text/x-shellscript", "application/x-executable"].iter().all(|kind| plugin.taste.takes(kind)));
+    }
+
     #[test]
     fn the_password_that_laboratories_use_is_tried() {
         let (children, _, full) = opened("a.zip", &fixtures::eicar_in_locked_zip());

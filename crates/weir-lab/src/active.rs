@@ -32,20 +32,102 @@ const ENDINGS: [(&str, &[&str]); 8] = [
     ("a shortcut", &["lnk", "url", "scf", "desktop", "library-ms", "settingcontent-ms"]),
 ];
 
+/// Types that a guest runs by their bytes, whatever their names.
+const RUN_BY_BYTES: [&str; 5] =
+    [SCRIPT, "application/x-executable", "application/x-python-code", WINDOWS_PROGRAM, "application/x-ms-shortcut"];
+const SCRIPT: &str = "text/x-shellscript";
+const WINDOWS_PROGRAM: &str = "application/vnd.microsoft.portable-executable";
+/// Kinds that other programs make of such bytes: a batch file or a page may begin with anything, and an archive or disc with anything before it.
+const READ_OTHERWISE: [&str; 5] =
+    ["a script for Windows", "a program in Java", "a page with scripts", "a disk image", "a shortcut"];
+
 /// What such a file is; None if nothing happens when it is opened.
 pub(crate) fn kind(file_type: &str, name: &str) -> Option<&'static str> {
     let by_type = TYPES.iter().find(|(known, _)| *known == file_type).map(|(_, kind)| *kind);
-    let ending = name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    let by_name = || {
-        let ending = ending?;
-        ENDINGS.iter().find(|(_, endings)| endings.contains(&ending.as_str())).map(|(kind, _)| *kind)
+    by_type.or_else(|| by_ending(&ending(name)?))
+}
+
+/// What else a file is that a guest runs by its bytes: its name may have it opened by something else, which reads other things in it. None if
+/// its name belongs to its bytes.
+pub(crate) fn otherwise(file_type: &str, name: &str) -> Option<&'static str> {
+    let ending = ending(name).filter(|_| RUN_BY_BYTES.contains(&file_type))?;
+    let is_own = match file_type {
+        // These engines read the whole file first, and a file that begins with `#!` is an error to them; to Node.js it is a script of its own.
+        SCRIPT => ["js", "jse", "vbs", "vbe"].contains(&ending.as_str()),
+        "application/x-ms-shortcut" => ending == "lnk",
+        _ => false,
     };
-    by_type.or_else(by_name)
+    // A shell reads a Windows program as a script if somebody wrote it so.
+    let fits = |kind: &&str| READ_OTHERWISE.contains(kind) || (file_type == WINDOWS_PROGRAM && *kind == "a script");
+    by_ending(&ending).filter(|_| !is_own).filter(fits)
+}
+
+/// Whether files of one content would be opened in the same way under both names.
+pub(crate) fn are_opened_alike(one: &str, other: &str) -> bool {
+    way(one) == way(other)
+}
+
+/// What distinguishes names by which the same content is opened in different ways; empty for names that have nothing run.
+pub(crate) fn way(name: &str) -> String {
+    ending(name).filter(|ending| by_ending(ending).is_some()).unwrap_or_default()
+}
+
+fn ending(name: &str) -> Option<String> {
+    name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase())
+}
+
+fn by_ending(ending: &str) -> Option<&'static str> {
+    ENDINGS.iter().find(|(_, endings)| endings.contains(&ending)).map(|(kind, _)| *kind)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::kind;
+    use super::{are_opened_alike, kind, otherwise};
+
+    #[test]
+    fn a_name_may_have_another_program_open_it() {
+        let script = "text/x-shellscript";
+        for (file_type, name, expected) in [
+            (script, "setup.bat", Some("a script for Windows")),
+            (script, "setup.PS1. ", Some("a script for Windows")),
+            (script, "page.hta", Some("a script for Windows")),
+            (script, "disc.iso", Some("a disk image")),
+            (script, "tool.jar", Some("a program in Java")),
+            (script, "open.desktop", Some("a shortcut")),
+            ("application/x-executable", "disc.img", Some("a disk image")),
+            ("application/x-python-code", "tool.cmd", Some("a script for Windows")),
+            ("application/vnd.microsoft.portable-executable", "page.hta", Some("a script for Windows")),
+            ("application/vnd.microsoft.portable-executable", "tool.jar", Some("a program in Java")),
+            ("application/vnd.microsoft.portable-executable", "setup.js", Some("a script for Windows")),
+            ("application/vnd.microsoft.portable-executable", "setup.sh", Some("a script")),
+            ("application/x-ms-shortcut", "page.hta", Some("a script for Windows")),
+            (script, "server.js", None),
+            (script, "setup.sh", None),
+            (script, "setup.py", None),
+            (script, "setup", None),
+            ("application/x-executable", "tool", None),
+            ("application/vnd.microsoft.portable-executable", "setup.exe", None),
+            ("application/x-ms-shortcut", "tool.lnk", None),
+            ("application/x-bat", "setup.bat", None),
+            ("text/plain", "setup.bat", None),
+        ] {
+            assert_eq!(otherwise(file_type, name), expected, "{file_type} {name}");
+        }
+    }
+
+    #[test]
+    fn names_are_alike_if_the_same_program_opens_them() {
+        for (one, other, alike) in [
+            ("notes.txt", "run.sh", false),
+            ("a.bat", "a.js", false),
+            ("a.bat", "b.BAT. ", true),
+            ("notes.txt", "notes", true),
+            ("holiday.jpg", "letter.txt", true),
+            ("a.ps1", "a.hta", false),
+        ] {
+            assert_eq!(are_opened_alike(one, other), alike, "{one} {other}");
+        }
+    }
 
     #[test]
     fn by_type_and_by_name() {

@@ -303,8 +303,8 @@ fn is_program(path: &str, place: &Path) -> bool {
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
     let mut head = Vec::new();
     let is_file = std::fs::symlink_metadata(place).is_ok_and(|about| about.is_file());
-    let read = || File::open(place).and_then(|file| file.take(8).read_to_end(&mut head)).is_ok();
-    is_file && read() && (SCRIPTS.contains(&ending.as_str()) || command::is_program(&head))
+    let is_read = is_file && File::open(place).and_then(|file| file.take(8).read_to_end(&mut head)).is_ok();
+    is_read && (SCRIPTS.contains(&ending.as_str()) || command::is_program(&head))
 }
 
 /// Programs whose place only a name takes in this guest, or that do nothing in Wine: whoever relies on them has not done here what it would do

@@ -168,7 +168,9 @@ impl Decision {
         let submitter = self.person(&row.given.submitter);
         let mut held = TrackedSample::new(row, hash, directory.number(), submitter);
         held.tags = self.tags(&row.given.tags)?;
-        held.unrun = active::kind(&row.given.file_type, &row.given.name).filter(|_| !self.rules.runs_any(&wanted));
+        let (file_type, name, runs) = (&row.given.file_type, &row.given.name, self.rules.runs_any(&wanted));
+        held.unrun = active::kind(file_type, name).filter(|_| !runs);
+        held.otherwise = active::otherwise(file_type, name).filter(|_| runs);
         let brought: Vec<(String, String, String)> = read(&open.have, "what it has")?;
         let known: Vec<(String, String, String)> = read(&open.cached, "what its content has")?;
         let cached_from = brought.len();
@@ -185,7 +187,8 @@ impl Decision {
                 continue;
             }
             wanted.retain(|other| *other != plugin);
-            held.learn(&brief.findings, self.rules.vouches(&plugin));
+            let vouches = self.rules.vouches(&plugin, &held);
+            held.learn(&brief.findings, vouches);
             if cached {
                 // The children from its own results were made together with those results.
                 self.add_children(now, &held, &brief);
@@ -523,7 +526,8 @@ impl Decision {
             held.suffer(&brought.brief.findings);
         }
         if verdict == Verdict::Accepted {
-            held.learn(&brought.brief.findings, self.rules.vouches(&brought.plugin));
+            let vouches = self.rules.vouches(&brought.plugin, held);
+            held.learn(&brought.brief.findings, vouches);
             let parent = held.clone();
             self.add_children(now, &parent, &brought.brief);
             if parent.choices().is_none() {

@@ -32,8 +32,9 @@ impl Decision {
         let Some(known) = self.known(start) else { return false };
         let sample = start.attempt.sample;
         for (plugin, brief) in known {
-            let vouches = self.plugins.name(plugin.number().into()).is_some_and(|name| self.rules.vouches(name));
             if let Some(held) = self.samples.get_mut(&sample) {
+                let name = self.plugins.name(plugin.number().into());
+                let vouches = name.is_some_and(|name| self.rules.vouches(name, held));
                 held.learn(&brief.findings, vouches);
                 let parent = held.clone();
                 self.add_children(now, &parent, &brief);

@@ -1,6 +1,7 @@
 //! What the plugins of the lab ask of a leader: their order, what each sample needs, and how many children there may be.
 
 use super::PluginName;
+use super::tracked_sample::TrackedSample;
 use crate::choices::{Choices, plain_version};
 use crate::chosen;
 use crate::plugin::{Plugin, Run};
@@ -36,7 +37,7 @@ impl Rules {
 
     /// Whether one of these plugins runs samples in a VM.
     pub(super) fn runs_any(&self, plugins: &[PluginName]) -> bool {
-        plugins.iter().filter_map(|name| self.plugin(name)).any(|plugin| plugin.run == Run::Vm)
+        plugins.iter().any(|name| self.runs(name))
     }
 
     /// Whether results of this plugin are not used for another sample of the same content.
@@ -44,9 +45,16 @@ impl Rules {
         self.plugin(name).is_some_and(|plugin| !plugin.cache)
     }
 
-    /// Whether it can call a file safe that was not run. A plugin that this lab does not have cannot.
-    pub(super) fn vouches(&self, name: &PluginName) -> bool {
-        self.plugin(name).is_some_and(|plugin| plugin.vouches)
+    /// Whether it can call this file safe although it was not run, or not as what its name says. A plugin that this lab does not have cannot,
+    /// and neither can one that has run it as something else.
+    pub(super) fn vouches(&self, name: &PluginName, held: &TrackedSample) -> bool {
+        let is_other = |plugin: &Plugin| plugin.run == Run::Vm && held.otherwise.is_some();
+        self.plugin(name).is_some_and(|plugin| plugin.vouches && !is_other(plugin))
+    }
+
+    /// Whether this plugin runs samples in a VM.
+    pub(super) fn runs(&self, name: &PluginName) -> bool {
+        self.plugin(name).is_some_and(|plugin| plugin.run == Run::Vm)
     }
 
     /// What a sample of this type needs under these choices, in the form of the database.
@@ -56,8 +64,7 @@ impl Rules {
 
     /// The version under which a result is stored for a sample with these choices.
     pub(super) fn version(&self, name: &PluginName, choices: &Choices) -> String {
-        let runs_it = self.plugin(name).is_some_and(|plugin| plugin.run == Run::Vm);
-        choices.version(&name.0, &name.1, runs_it)
+        choices.version(&name.0, &name.1, self.runs(name))
     }
 
     /// Divides the plugins that a sample still needs into those whose turn it is and the rest. It is a plugin's turn when the plugins that it requires have

@@ -29,6 +29,8 @@ pub(super) struct TrackedSample {
     pub(super) deferrals: Deferrals,
     /// What kind of program it is, if it is one and no plugin of this lab runs it.
     pub(super) unrun: Option<&'static str>,
+    /// What its name makes of it elsewhere, if a plugin of this lab runs it as something else.
+    pub(super) otherwise: Option<&'static str>,
     /// Most samples have none.
     choices: Option<Arc<Choices>>,
     /// Most samples have nothing of this while they wait.
@@ -61,6 +63,7 @@ impl TrackedSample {
             forced: row.given.forced != 0,
             deferrals: Deferrals::default(),
             unrun: None,
+            otherwise: None,
             choices: Some(Choices::stored(&row.given.choices)).filter(|choices| !choices.is_none()).map(Arc::new),
             progress: None,
         }
@@ -117,7 +120,8 @@ impl TrackedSample {
             false => finding.clone(),
         };
         let trouble = progress.trouble.iter().map(doubt);
-        progress.findings.iter().cloned().chain(trouble).chain(self.not_run(progress)).collect()
+        let doubts = self.not_run(progress).into_iter().chain(self.run_otherwise(progress));
+        progress.findings.iter().cloned().chain(trouble).chain(doubts).collect()
     }
 
     /// The doubt about a file that would run elsewhere and did not run here. That clamd has no signature does not remove it; a plugin of
@@ -128,6 +132,13 @@ impl TrackedSample {
             true => "it was not run, as whoever handed it in chose",
             false => "no guest runs such files",
         };
+        Some(Finding { level: Level::Unknown, text: format!("{why}: {what}") })
+    }
+
+    /// The doubt about a file that was run as what its bytes say, and that another program would open because of its name.
+    fn run_otherwise(&self, progress: &Progress) -> Option<Finding> {
+        let what = self.otherwise.filter(|_| !progress.vouched_for)?;
+        let why = "it was run as what its bytes say, and by its name something else opens it";
         Some(Finding { level: Level::Unknown, text: format!("{why}: {what}") })
     }
 

@@ -69,6 +69,43 @@ fn that_a_scanner_has_no_signature_is_not_enough_for_what_would_run() {
     }
 }
 
+/// What a guest ran by its bytes, and what opens it elsewhere by its name, are two things.
+#[test]
+fn what_was_run_as_something_else_than_its_name_says_is_not_clean() {
+    let runs = "name = \"run\"\nversion = \"1\"\nrun = \"vm\"";
+    let vouches = "name = \"strings\"\nversion = \"1\"\nexec = [\"x\"]";
+    let plugins = [runs, vouches].map(|text| crate::plugin::Plugin::parse(text, std::path::Path::new("")).unwrap());
+    let (script, program) = ("text/x-shellscript", "application/vnd.microsoft.portable-executable");
+    for (file_type, name, by, expected) in [
+        (script, "setup.sh", "run", 1),
+        (script, "setup", "run", 1),
+        (script, "server.js", "run", 1),
+        (script, "setup.bat", "run", 0),
+        (script, "disc.iso", "run", 0),
+        (script, "tool.jar", "run", 0),
+        ("application/x-executable", "tool.jar", "run", 0),
+        ("application/x-executable", "tool", "run", 1),
+        (program, "page.hta", "run", 0),
+        (program, "setup.exe", "run", 1),
+        // A plugin of the lab's own that knows the whole file.
+        (script, "setup.bat", "strings", 1),
+    ] {
+        let rules = Rules { plugins: plugins.to_vec().into(), ..Rules::default() };
+        let mut lab = Decision::new(Settings::default(), EPOCH, rules);
+        let mut open = sample(11, &["run", "strings"]);
+        (open.sample.given.file_type, open.sample.given.name) = (file_type.into(), name.into());
+        let safe = Brief { findings: vec![finding(Level::Safe)], ..Brief::default() };
+        let briefs = ["run", "strings"].map(|plugin| if plugin == by { safe.clone() } else { Brief::default() });
+        let rows = ["run", "strings"].iter().zip(&briefs);
+        let rows: Vec<_> = rows.map(|(plugin, brief)| (plugin, "1", serde_json::to_string(brief).unwrap())).collect();
+        open.have = serde_json::json!(rows).to_string();
+        lab.admit(at(1), &open).unwrap();
+        let change = lab.take().batch.changes.remove(0);
+        assert_eq!(change.verdict, expected, "{name} is {file_type}, {by} calls it safe: {}", change.reasons);
+        assert_eq!(change.reasons.contains("by its name something else opens it"), expected == 0, "{}", change.reasons);
+    }
+}
+
 #[test]
 fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     let (mut lab, machine) = lab(&[&["unpack"]]);
