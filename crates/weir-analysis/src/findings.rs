@@ -6,8 +6,9 @@ use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use weir_lab::active::way;
 use weir_lab::job::{Artifact, Level, Report, Summary, Taxonomy};
-use weir_scan::plain::shown;
+use weir_scan::plain::{shown, shown_name};
 
 /// Lines of one report.
 const LINES_MAX: usize = 64;
@@ -76,7 +77,7 @@ pub struct Findings<'k> {
     known: BTreeSet<(&'static str, String)>,
     children: Vec<Artifact>,
     child_bytes: u64,
-    child_hashes: BTreeSet<Vec<u8>>,
+    child_hashes: BTreeSet<(Vec<u8>, String)>,
     /// Files that found no room: nobody will look at them.
     left: u64,
     shelf: &'k mut dyn Shelf,
@@ -165,18 +166,18 @@ impl<'k> Findings<'k> {
         true
     }
 
-    /// A file that was in the sample, once each content.
+    /// A file that was in the sample, once each content; more often where several names have it opened in different ways.
     pub fn child(&mut self, name: &str, data: &[u8]) -> io::Result<Kept> {
         let bytes = self.child_bytes + data.len() as u64;
         if data.is_empty() || self.children.len() >= CHILDREN_MAX || bytes > CHILDREN_BYTES_MAX {
             self.left += u64::from(!data.is_empty());
             return Ok(Kept::No);
         }
-        if !self.child_hashes.insert(digest(&SHA256, data).as_ref().to_vec()) {
+        if !self.child_hashes.insert((digest(&SHA256, data).as_ref().to_vec(), way(name))) {
             return Ok(Kept::Known);
         }
         let file = self.shelf.keep(data)?;
-        let name = shown(name, NAME_MAX);
+        let name = shown_name(name, NAME_MAX);
         let filename = if name.is_empty() { file.clone() } else { name };
         let artifact =
             Artifact { data_type: "file".into(), file: Some(file), filename: Some(filename), ..Artifact::default() };

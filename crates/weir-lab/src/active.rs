@@ -68,7 +68,7 @@ pub(crate) fn are_opened_alike(one: &str, other: &str) -> bool {
 }
 
 /// What distinguishes names by which the same content is opened in different ways; empty for names that have nothing run.
-pub(crate) fn way(name: &str) -> String {
+pub fn way(name: &str) -> String {
     ending(name).filter(|ending| by_ending(ending).is_some()).unwrap_or_default()
 }
 

@@ -1,6 +1,7 @@
 //! What the lab knows about a content, and what happened to a sample. The mail gate uses it while mail waits for a verdict, and `weir
 //! trace` to tell how the verdict came about.
 
+use crate::active;
 use crate::node::Node;
 use crate::operations::{LabError, SampleLine, line, reasons};
 use crate::verdict::{Brief, Verdict};
@@ -17,9 +18,7 @@ const FINDINGS_MAX: usize = 3;
 /// What is known of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opinion {
-    /// SHA-256 of the content.
-    pub hash: String,
-    /// The newest sample with it.
+    /// The sample that counts for it.
     pub sample: i64,
     /// The state of its analysis.
     pub standing: Standing,
@@ -61,12 +60,19 @@ pub struct HistoryLine {
 }
 
 impl Node {
-    /// What is known of these contents; nothing for those that nobody submitted.
-    pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<Opinion>, LabError> {
+    /// What is known of files with these hashes and names, one answer each; none for those that nobody submitted. Malware is malware by any name.
+    /// Otherwise a sample counts only if a file of this name is opened as that sample was: as a text it may have been harmless, and as a
+    /// script it may not be.
+    pub async fn opinions(&self, files: &[(String, String)]) -> Result<Vec<Option<Opinion>>, LabError> {
+        let hashes: Vec<String> = files.iter().map(|(hash, _)| hash.clone()).collect();
+        let rows = self.records().lab_samples().opinions(&hashes).await?;
         let mut opinions = Vec::new();
-        for row in self.records().lab_samples().opinions(hashes).await? {
-            let standing = self.standing(&row).await?;
-            opinions.push(Opinion { hash: row.hash, sample: row.sample, standing });
+        for (hash, name) in files {
+            let counts = |row: &&OpinionRow| row.stands || active::are_opened_alike(&row.name, name);
+            opinions.push(match rows.iter().filter(|row| row.hash == *hash).find(counts) {
+                Some(row) => Some(Opinion { sample: row.sample, standing: self.standing(row).await? }),
+                None => None,
+            });
         }
         Ok(opinions)
     }

@@ -6,7 +6,7 @@
 // Only this workspace uses these items, so they have a doc comment only where it says more than the name.
 #![allow(missing_docs)]
 
-mod active;
+pub mod active;
 mod cgroup;
 pub mod choices;
 mod chosen;

@@ -6,13 +6,14 @@ mod relatives;
 pub use machines::NodeLine;
 pub use relatives::Relative;
 
+use crate::active;
 use crate::choices::{BadChoice, Choices};
 use crate::chosen;
 use crate::decision::Figures;
 use crate::job::Report;
 use crate::neutered;
 use crate::node::{Count, Node, NotTaken, Submitted};
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Run};
 use crate::report::{Acted, Merged};
 use crate::verdict::Verdict;
 use crate::wire::is_name;
@@ -413,7 +414,23 @@ impl Node {
             missing.iter().any(|(name, version)| (name, version) == plugin)
                 && !self.settings().plugins.iter().any(never)
         });
-        Ok(cached)
+        let mut kept = Vec::new();
+        for result in cached {
+            if !self.was_run_otherwise(&result, row).await? {
+                kept.push(result);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Whether a result is of a run under a name by which the content is opened in another way.
+    async fn was_run_otherwise(&self, result: &ResultRow, row: &SampleRow) -> Result<bool, LabError> {
+        let runs = |plugin: &Plugin| plugin.name == result.plugin && plugin.run == Run::Vm;
+        if !self.settings().plugins.iter().any(runs) {
+            return Ok(false);
+        }
+        let other = self.records().lab_samples().find(result.sample).await?;
+        Ok(!other.is_some_and(|other| active::are_opened_alike(&other.given.name, &row.given.name)))
     }
 
     /// Submits a sample, to be analysed as requested.

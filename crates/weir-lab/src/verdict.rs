@@ -6,6 +6,7 @@
 //! reasons in words. The verdict on a file found in a sample counts for the sample too: the records take care of that when the analysis of
 //! the file ends.
 
+use crate::active;
 use crate::display_name::display_name;
 use crate::job::{Level, Report};
 use serde::{Deserialize, Serialize};
@@ -100,6 +101,13 @@ pub struct Child {
     pub file_type: String,
 }
 
+impl Child {
+    /// Whether both are one: the same content, which is opened in the same way.
+    fn is_like(&self, other: &Child) -> bool {
+        self.sha256 == other.sha256 && active::are_opened_alike(&self.name, &other.name)
+    }
+}
+
 impl Brief {
     /// The brief of a plugin's report.
     pub fn of(plugin: &str, report: &Report) -> Brief {
@@ -123,7 +131,8 @@ impl Brief {
         };
         let mut children: Vec<Child> = Vec::new();
         for child in report.artifacts.iter().filter_map(child) {
-            if !children.iter().any(|other| other.sha256 == child.sha256) {
+            // By another name it may be opened in another way.
+            if !children.iter().any(|other| other.is_like(&child)) {
                 children.push(child);
             }
         }

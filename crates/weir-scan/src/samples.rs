@@ -7,7 +7,7 @@
 
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::file_name;
-use crate::plain::shown;
+use crate::plain::{shown, shown_name};
 use crate::walk::kind::Kind;
 use crate::walk::{self, File, Oddity, Place, Visit, header};
 use serde::{Deserialize, Serialize};
@@ -88,14 +88,22 @@ impl Candidate {
     }
 
     fn of(file: &File<'_>, why: &str) -> Candidate {
-        let name = file.names.iter().map(String::as_str).find(|name| !name.is_empty()).unwrap_or("attachment");
+        // Of several names the one counts that has something run: mail programs differ in which of them they go by.
+        let script = file.names.iter().find(|name| is_script_by_name(name));
+        let name = script.or_else(|| file.names.iter().find(|name| !name.is_empty()));
+        let name = name.map_or("attachment", String::as_str);
         Candidate {
             sha256: sha256(file.data),
             size: file.data.len() as u64,
-            name: shown(name, NAME_MAX),
+            name: shown_name(name, NAME_MAX),
             why: shown(why, WHY_MAX),
             passwords: Vec::new(),
         }
+    }
+
+    /// Whether both are one for whoever analyses them: the same content, by names that have it opened in the same way.
+    fn is_like(&self, other: &Candidate) -> bool {
+        self.sha256 == other.sha256 && file_name::extension(&self.name) == file_name::extension(&other.name)
     }
 
     /// The same, with what may open it if it is an archive.
@@ -161,9 +169,12 @@ fn is_attachment(file: &File<'_>) -> bool {
 }
 
 fn is_script(file: &File<'_>) -> bool {
-    let by_name = |name: &String| file_name::extension(name).is_some_and(|found| SCRIPTS.contains(&found.as_str()));
     let text = matches!(file.kind, Kind::Unknown | Kind::Html | Kind::Xml);
-    file.kind == Kind::Script || (text && file.names.iter().any(by_name))
+    file.kind == Kind::Script || (text && file.names.iter().any(|name| is_script_by_name(name)))
+}
+
+fn is_script_by_name(name: &str) -> bool {
+    file_name::extension(name).is_some_and(|found| SCRIPTS.contains(&found.as_str()))
 }
 
 /// Names the candidates of one message while it is walked.
@@ -220,7 +231,7 @@ impl Picker {
     }
 
     fn pick(&mut self, candidate: Candidate) {
-        if self.found.iter().any(|known| known.sha256 == candidate.sha256) {
+        if self.found.iter().any(|known| known.is_like(&candidate)) {
             return;
         }
         match self.found.len() < CANDIDATES_MAX {
@@ -254,7 +265,7 @@ impl Visit for List {
     fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         if is_attachment(file) && !header::is_message(file.declared) {
             let candidate = Candidate::of(file, file.kind.words()).with_passwords(file, &self.passwords);
-            if self.found.iter().any(|known| known.sha256 == candidate.sha256) {
+            if self.found.iter().any(|known| known.is_like(&candidate)) {
                 return Ok(());
             }
             match self.found.len() < ATTACHMENTS_MAX {
@@ -371,6 +382,24 @@ mod tests {
         }
         let (found, left_out) = picker.ended();
         assert_eq!((found.len(), left_out), (CANDIDATES_MAX, CANDIDATES_MAX - 1));
+    }
+
+    /// As a text it does nothing, and as a script it may: the name belongs to it.
+    #[test]
+    fn the_same_content_is_named_for_each_way_to_open_it() {
+        let policy = policy(&[Sort::Everything]);
+        let mut picker = Picker::default();
+        let long = format!("{}.bat", "a".repeat(300));
+        for names in [&["notes.txt"][..], &["copy.txt"], &["run.txt", "run.sh"], &["a.SH"], &[&long]] {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            picker.file(&policy, &Place::default(), &file(&names, "", b"echo hello"));
+        }
+        let names: Vec<String> = picker.ended().0.into_iter().map(|candidate| candidate.name).collect();
+        assert_eq!(names.get(..2), Some(&["notes.txt".to_owned(), "run.sh".to_owned()][..]));
+        assert!(
+            names.len() == 3 && names.iter().any(|name| name.ends_with("aaa.bat") && name.len() < 200),
+            "{names:?}"
+        );
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use super::tracked_sample::TrackedSample;
 use super::{Decision, Now};
+use crate::active;
 use crate::display_name::display_name;
-use crate::verdict::Brief;
+use crate::verdict::{Brief, Child};
 use crate::wire::ChildLimits;
 use std::hash::BuildHasher;
 use weir_store::records::NewSample;
@@ -25,13 +26,13 @@ impl Decision {
         let most = self.rules.children.count as usize;
         for child in &brief.children {
             if family.len() < most {
-                family.insert(self.hasher.hash_one((parent.row, &child.sha256)));
+                family.insert(self.hasher.hash_one(ticket(parent, child)));
             }
         }
         self.work.batch.children_max = self.rules.children.count.into();
         for child in &brief.children {
             self.work.batch.children.push(NewSample {
-                ticket: format!("child-{}-{}", parent.row, child.sha256),
+                ticket: ticket(parent, child),
                 hash: child.sha256.clone(),
                 size: i64::try_from(child.bytes).unwrap_or(i64::MAX),
                 name: display_name(&child.name),
@@ -58,5 +59,13 @@ impl Decision {
         let none = held.depth >= self.rules.depth_max;
         let count = if none { 0 } else { most.count.saturating_sub(made) };
         ChildLimits { count, ..most }
+    }
+}
+
+/// What identifies a child: a file that is found twice in a sample is one, unless its names have it opened in different ways.
+fn ticket(parent: &TrackedSample, child: &Child) -> String {
+    match active::way(&child.name) {
+        way if way.is_empty() => format!("child-{}-{}", parent.row, child.sha256),
+        way => format!("child-{}-{}-{way}", parent.row, child.sha256),
     }
 }

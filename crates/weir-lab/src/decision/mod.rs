@@ -172,12 +172,18 @@ impl Decision {
         held.unrun = active::kind(file_type, name).filter(|_| !runs);
         held.otherwise = active::otherwise(file_type, name).filter(|_| runs);
         let brought: Vec<(String, String, String)> = read(&open.have, "what it has")?;
-        let known: Vec<(String, String, String)> = read(&open.cached, "what its content has")?;
+        let known: Vec<(String, String, String, Option<String>)> = read(&open.cached, "what its content has")?;
+        let brought = brought.into_iter().map(|(name, version, brief)| (name, version, brief, None));
         let cached_from = brought.len();
-        for (place, (name, version, brief)) in brought.into_iter().chain(known).enumerate() {
+        for (place, (name, version, brief, of)) in brought.chain(known).enumerate() {
             let plugin = (name, version);
             let cached = place >= cached_from;
             if (cached && self.rules.never_caches(&plugin)) || !wanted.contains(&plugin) {
+                continue;
+            }
+            // By another name it is run in another way.
+            let is_alike = || of.is_some_and(|of| active::are_opened_alike(&of, &held.name));
+            if cached && self.rules.runs(&plugin) && !is_alike() {
                 continue;
             }
             let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
@@ -531,7 +537,7 @@ impl Decision {
             let parent = held.clone();
             self.add_children(now, &parent, &brought.brief);
             if parent.choices().is_none() {
-                self.remember(hash, &brought.plugin, &brought.brief);
+                self.remember(&parent, &brought.plugin, &brought.brief);
             }
         }
         let version = match self.samples.get(&sample) {

@@ -3,7 +3,9 @@
 //! Results that the database had when a sample was taken in count from the beginning. This module remembers the results that came since: a
 //! bounded number, for as long as this leader acts.
 
+use super::tracked_sample::TrackedSample;
 use super::{Decision, Now, PluginName};
+use crate::active;
 use crate::verdict::Brief;
 use std::collections::HashMap;
 use weir_core::runq::{Assignment, PluginId};
@@ -14,17 +16,25 @@ const RECENT_MAX: usize = 1_024;
 /// How many of them one commit may have before further samples of the same content are analysed in the usual way: a thousand may end at once.
 const BATCH_MAX: usize = 1_000;
 
-/// The recent results of plugins, by their numbers, for each content.
-pub(super) type RecentResults = HashMap<(SampleHash, u32), Brief>;
+/// The recent results of plugins, by their numbers, for each content; and of those that run samples for each way in which names have it opened.
+pub(super) type RecentResults = HashMap<(SampleHash, u32, String), Brief>;
 
 impl Decision {
     /// A plugin has returned a result that counts.
-    pub(super) fn remember(&mut self, hash: SampleHash, plugin: &PluginName, brief: &Brief) {
+    pub(super) fn remember(&mut self, held: &TrackedSample, plugin: &PluginName, brief: &Brief) {
         let Some(number) = self.plugins.find(plugin).filter(|_| !self.rules.never_caches(plugin)) else { return };
         if self.recent_results.len() >= RECENT_MAX {
             self.recent_results.clear();
         }
-        self.recent_results.insert((hash, number), brief.clone());
+        let way = self.way(held, number);
+        self.recent_results.insert((held.hash, number, way), brief.clone());
+    }
+
+    /// A plugin that runs samples does so by their names.
+    fn way(&self, held: &TrackedSample, plugin: u32) -> String {
+        let name = usize::try_from(plugin).ok().and_then(|number| self.plugins.name(number));
+        let runs = name.is_some_and(|name| self.rules.runs(name));
+        if runs { active::way(&held.name) } else { String::new() }
     }
 
     /// Whether all results that an attempt would return have come for the same content in the meantime: then nothing is started.
@@ -52,8 +62,11 @@ impl Decision {
 
     fn known(&self, start: &Assignment) -> Option<Vec<(PluginId, Brief)>> {
         let held = self.samples.get(&start.attempt.sample).filter(|held| !held.is_of_its_own())?;
-        let of =
-            |plugin: PluginId| Some((plugin, self.recent_results.get(&(held.hash, plugin.number().into()))?.clone()));
+        let of = |plugin: PluginId| {
+            let number = plugin.number().into();
+            let known = self.recent_results.get(&(held.hash, number, self.way(held, number)))?;
+            Some((plugin, known.clone()))
+        };
         let known: Vec<_> = start.plugins.iter().map(of).collect::<Option<_>>()?;
         (!known.is_empty() && self.batch_len() < BATCH_MAX).then_some(known)
     }

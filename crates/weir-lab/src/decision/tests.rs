@@ -48,6 +48,13 @@ fn results(names: &[&str], brief: &Brief) -> String {
     serde_json::json!(rows).to_string()
 }
 
+/// The same for results of another sample of the same content, which came by this name.
+fn results_of(name: &str, plugins: &[&str], brief: &Brief) -> String {
+    let brief = serde_json::to_string(brief).unwrap();
+    let rows: Vec<_> = plugins.iter().map(|plugin| (plugin, "1", &brief, name)).collect();
+    serde_json::json!(rows).to_string()
+}
+
 /// Failed attempts in the form of the database, each with one plugin.
 fn attempts(names: &[&str]) -> String {
     let each: Vec<String> = names.iter().map(|name| serde_json::json!([plugin(name)]).to_string()).collect();
@@ -301,7 +308,7 @@ fn rows_that_make_no_sense_are_told_and_not_taken() {
 #[test]
 fn what_the_same_content_has_is_not_run_again() {
     let (mut lab, _) = lab(&[&["strings", "weather"]]);
-    let cached = |names: &[&str]| results(names, &Brief::default());
+    let cached = |names: &[&str]| results_of("a.exe", names, &Brief::default());
     lab.admit(at(1), &OpenSample { cached: cached(&["strings"]), ..sample(11, &["strings"]) }).unwrap();
     let work = lab.take();
     assert_eq!((ended(&work), assigned(&work).len()), (vec![(11, "done")], 0));

@@ -1,6 +1,6 @@
 //! Submits attachments of stored mail to the lab, when an operator wants to know what an account has tried to send.
 
-use super::laboratory::{KnownContent, LabWay, Sample, Taken};
+use super::laboratory::{AskedFile, KnownContent, LabWay, Sample, Taken};
 use super::{Inspector, ScanShared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -81,10 +81,10 @@ impl ScanShared {
         let content = tokio::task::spawn_blocking(move || read(&file, &folder)).await;
         let content = content.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let (mut files, left_out) = look.inspector.attachments_boxed(&content).await?;
-        files.retain(|file| look.seen.insert(file.sha256.clone()));
+        files.retain(|file| look.seen.insert(file.into()));
         look.done.attachments += files.len();
-        let hashes: Vec<String> = files.iter().map(|file| file.sha256.clone()).collect();
-        let known = look.way.laboratory.known(&hashes).await?;
+        let asked: Vec<AskedFile> = files.iter().map(AskedFile::from).collect();
+        let known = look.way.laboratory.known(&asked).await?;
         for (file, known) in files.iter().zip(known) {
             match known {
                 KnownContent::Open { sample } => self.had(look, file, sample),
@@ -136,7 +136,7 @@ struct MessageLook<'a> {
     by: &'a str,
     mail: &'a StoredMail,
     /// Contents of messages before.
-    seen: &'a mut BTreeSet<String>,
+    seen: &'a mut BTreeSet<AskedFile>,
     done: &'a mut Analysed,
 }
 

@@ -6,14 +6,15 @@
 use super::settings::LabSettings;
 use std::pin::Pin;
 use std::sync::Arc;
+use weir_scan::samples::Candidate;
 
 /// A laboratory's answer, later.
 pub type LabAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
 
 /// Analyses what is handed in.
 pub trait Laboratory: Send + Sync + 'static {
-    /// What is known of contents with these hashes (SHA-256 in hexadecimal): one answer each, in the same order.
-    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<KnownContent>>;
+    /// What is known of these files: one answer each, in the same order.
+    fn known<'a>(&'a self, files: &'a [AskedFile]) -> LabAnswer<'a, Vec<KnownContent>>;
 
     /// Takes a sample in; it is durable when this is answered.
     fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken>;
@@ -29,6 +30,21 @@ pub struct LabWay {
     pub settings: LabSettings,
     /// Who analyses.
     pub laboratory: Arc<dyn Laboratory>,
+}
+
+/// A file that is asked about. The name belongs to it: it says what opens the content, and so what the content does.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AskedFile {
+    /// SHA-256 of its content, in hexadecimal.
+    pub sha256: String,
+    /// The name it came with.
+    pub name: String,
+}
+
+impl From<&Candidate> for AskedFile {
+    fn from(file: &Candidate) -> AskedFile {
+        AskedFile { sha256: file.sha256.clone(), name: file.name.clone() }
+    }
 }
 
 /// Something to analyse.

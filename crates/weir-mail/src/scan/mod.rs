@@ -39,7 +39,7 @@ pub use asked_file::{FileAnswer, MailAnswer};
 pub use decision::QuarantineQueue;
 pub use figures::{Counts, ServiceTimes, Spread};
 pub use inspector::{Inspector, Opened};
-pub use laboratory::{KnownContent, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+pub use laboratory::{AskedFile, KnownContent, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 pub(crate) use made_rules::name as rule_name;
 pub use made_rules::{AdoptError, adopt_rules};
 pub use pending::{PendingCounts, PendingView};

@@ -18,7 +18,7 @@ pub use view::{PendingCounts, PendingView};
 
 use super::ScanShared;
 use super::decision::Passed;
-use super::laboratory::{LabVerdict, Opinion};
+use super::laboratory::{AskedFile, LabVerdict, Opinion};
 use super::mark::ScanMark;
 use super::settings::LabSettings;
 use super::state::WaitingLetter;
@@ -73,8 +73,8 @@ pub(super) struct Pending {
 pub(super) struct PendingEntry {
     waiting: WaitingLetter,
     detention: Detention,
-    /// What is known so far, by hash.
-    answers: BTreeMap<String, FileProgress>,
+    /// What is known so far.
+    answers: BTreeMap<AskedFile, FileProgress>,
     /// What went wrong last.
     problem: String,
     /// It could not be decided, and is not tried again before this.
@@ -128,22 +128,19 @@ impl PendingEntry {
     /// Files that nothing is known of yet.
     fn unasked(&self) -> Vec<Candidate> {
         let files = self.detention.files().iter();
-        files.filter(|file| !self.answers.contains_key(&file.sha256)).cloned().collect()
+        files.filter(|file| !self.answers.contains_key(&AskedFile::from(*file))).cloned().collect()
     }
 
-    fn opinions(&self) -> BTreeMap<&str, &Opinion> {
-        let known = self.answers.iter().filter_map(|(hash, answer)| match answer {
-            FileProgress::Known(opinion) => Some((hash.as_str(), opinion)),
+    fn opinions(&self) -> BTreeMap<&AskedFile, &Opinion> {
+        let known = self.answers.iter().filter_map(|(file, answer)| match answer {
+            FileProgress::Known(opinion) => Some((file, opinion)),
             FileProgress::Awaited(_) => None,
         });
         known.collect()
     }
 
-    fn awaited(&self) -> impl Iterator<Item = (&String, i64)> {
-        self.answers.iter().filter_map(|(hash, answer)| match answer {
-            FileProgress::Awaited(sample) => Some((hash, *sample)),
-            FileProgress::Known(_) => None,
-        })
+    fn awaited(&self) -> impl Iterator<Item = &AskedFile> {
+        self.answers.iter().filter(|(_, answer)| matches!(answer, FileProgress::Awaited(_))).map(|(file, _)| file)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::asked_file::{FileAnswer, MailAnswer, WaitingFile};
 use super::decision::{self, Decision};
-use super::laboratory::{KnownContent, LabVerdict};
+use super::laboratory::{AskedFile, KnownContent, LabVerdict};
 use super::settings::OnLab;
 use super::state::Begun;
 use super::worker::Ended;
@@ -110,8 +110,8 @@ impl ScanShared {
     /// What the lab already knows of the files inside, and what [scan.lab] says of that. Nobody waits here for an analysis.
     async fn remembered_by_the_lab(&self, verdict: &Verdict) -> FileAnswer {
         let Some(lab) = self.lab.as_ref().filter(|_| !verdict.samples.is_empty()) else { return FileAnswer::Clean };
-        let hashes: Vec<String> = verdict.samples.iter().map(|file| file.sha256.clone()).collect();
-        let known = match tokio::time::timeout(MEMORY_MAX, lab.laboratory.known(&hashes)).await {
+        let asked: Vec<AskedFile> = verdict.samples.iter().map(AskedFile::from).collect();
+        let known = match tokio::time::timeout(MEMORY_MAX, lab.laboratory.known(&asked)).await {
             Ok(Ok(known)) => known,
             // Not to be able to ask is not to have heard that it is harmless.
             _ if lab.settings.on_late == OnLab::Pass => return FileAnswer::Clean,

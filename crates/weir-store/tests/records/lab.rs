@@ -239,10 +239,11 @@ pub(crate) async fn one_result(records: Records) {
     let twins = [sample("twin", "ab01"), NewSample { forced: 1, ..sample("forced", "ab01") }];
     let twins = records.lab_samples().submit(&twins).await.unwrap();
     let (strings, nothing) = (r#"[["strings","1.0","{}"]]"#, "[]");
+    let of_the_first = format!(r#"[["strings","1.0","{{}}",{}]]"#, serde_json::json!(sample("t", "ab01").name));
     let open: Vec<_> = records.lab_samples().open(0, 10).await.unwrap();
     let known: Vec<_> =
         open.iter().map(|open| (open.sample.id, open.have.replace(' ', ""), open.cached.replace(' ', ""))).collect();
-    let expected = [(id, strings, nothing), (twins[0], nothing, strings), (twins[1], nothing, nothing)];
+    let expected = [(id, strings, nothing), (twins[0], nothing, &*of_the_first), (twins[1], nothing, nothing)];
     assert_eq!(known, expected.map(|(id, have, cached)| (id, have.to_owned(), cached.to_owned())));
     assert_eq!(records.lab_attempts().place(1).await.unwrap(), None);
 }
@@ -529,8 +530,38 @@ pub(crate) async fn opinions(records: Records) {
     assert_eq!(records.lab_samples().find(other).await.unwrap().map(|row| row.given), Some(partial));
     assert_eq!(known("ab01").await[0].sample, first);
     assert!(known("cd02").await[0].ended_at.is_some());
-    // The newest sample speaks.
-    let again = records.lab_samples().submit(&[sample("t3", "ab01")]).await.unwrap()[0];
-    let open = known("ab01").await;
-    assert_eq!((open.len(), open[0].sample, open[0].ended_at), (1, again, None));
+    // Malware stays malware, whatever comes later and by whatever name.
+    let end = async |id: i64, verdict: i64| {
+        let batch = LabBatch { changes: vec![ended(id, verdict)], ..LabBatch::default() };
+        assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
+    };
+    let order = async |hash: &str| -> Vec<(i64, bool)> {
+        known(hash).await.iter().map(|row| (row.sample, row.stands)).collect()
+    };
+    let other = NewSample { name: "other.bat".into(), ..sample("t3", "ab01") };
+    let later = records.lab_samples().submit(&[other]).await.unwrap()[0];
+    assert_eq!(order("ab01").await, [(first, true), (later, false)], "one that is open says nothing yet");
+    end(later, 1).await;
+    assert_eq!(order("ab01").await, [(first, true), (later, false)]);
+    assert_eq!(known("ab01").await[1].name, "other.bat");
+    // Somebody has it analysed again: when that has ended, it counts.
+    let again = NewSample { forced: 1, ..sample("t4", "ab01") };
+    let again = records.lab_samples().submit(&[again]).await.unwrap()[0];
+    assert_eq!(order("ab01").await, [(first, true), (again, false), (later, false)]);
+    end(again, 1).await;
+    assert_eq!(order("ab01").await, [(again, false), (later, false), (first, false)]);
+    // What is found to be malicious after that counts again, also behind many others.
+    let worse = records.lab_samples().submit(&[sample("t5", "ab01")]).await.unwrap()[0];
+    end(worse, 3).await;
+    let many: Vec<NewSample> = (0..20).map(|number| sample(&format!("many {number}"), "ab01")).collect();
+    let many = records.lab_samples().submit(&many).await.unwrap();
+    let told = order("ab01").await;
+    assert_eq!((told.len(), told[0], told[1]), (17, (worse, true), (many[19], false)));
+    // An analysis that failed says nothing, and neither does one that was made again and failed.
+    let failed = SampleChange { state: "quarantined".into(), ..ended(many[19], 3) };
+    let forced = records.lab_samples().submit(&[NewSample { forced: 1, ..sample("t6", "ab01") }]).await.unwrap()[0];
+    let forced = SampleChange { state: "quarantined".into(), ..ended(forced, 0) };
+    let batch = LabBatch { changes: vec![failed, forced], ..LabBatch::default() };
+    assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
+    assert_eq!(order("ab01").await[0], (worse, true));
 }

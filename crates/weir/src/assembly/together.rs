@@ -7,7 +7,9 @@ use weir_lab::history::{self, Standing};
 use weir_lab::node::{Node, NotTaken};
 use weir_lab::operations::{LabError, Wishes};
 use weir_lab::verdict::Verdict;
-use weir_mail::scan::{KnownContent, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+use weir_mail::scan::{
+    AskedFile, KnownContent, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken,
+};
 
 /// Whether mail waits for the lab: both gates must be on.
 pub(super) fn is_on(config: &Config) -> bool {
@@ -38,13 +40,12 @@ impl CurrentLab {
 struct OwnLab(CurrentLab);
 
 impl Laboratory for OwnLab {
-    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<KnownContent>> {
+    fn known<'a>(&'a self, files: &'a [AskedFile]) -> LabAnswer<'a, Vec<KnownContent>> {
         Box::pin(async move {
-            let opinions = self.0.node()?.opinions(hashes).await.map_err(|error| error.to_string())?;
-            let known = |hash: &String| {
-                opinions.iter().find(|opinion| opinion.hash == *hash).map_or(KnownContent::Nothing, known)
-            };
-            Ok(hashes.iter().map(known).collect())
+            let files: Vec<(String, String)> =
+                files.iter().map(|file| (file.sha256.clone(), file.name.clone())).collect();
+            let opinions = self.0.node()?.opinions(&files).await.map_err(|error| error.to_string())?;
+            Ok(opinions.iter().map(|opinion| opinion.as_ref().map_or(KnownContent::Nothing, known)).collect())
         })
     }
 

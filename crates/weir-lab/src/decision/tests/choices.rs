@@ -67,3 +67,38 @@ fn what_is_found_in_a_sample_has_its_choices() {
     assert_eq!((found.needs.as_str(), found.partial), (r#"[["run","1+9s"]]"#, 1));
     assert_eq!(Choices::stored(&found.choices), choices);
 }
+
+/// A result of a run is nobody's whose name has the content run in another way: whether it is in the database, or came just now.
+#[test]
+fn a_run_under_another_name_is_another_run() {
+    let (mut lab, machine, _) = running(1);
+    let named = |id: i64, name: &str| {
+        let mut open = sample(id, &["run"]);
+        (open.sample.given.name, open.sample.given.hash) = (name.into(), SampleHash([7; 32]).to_string());
+        open
+    };
+    let known = |id: i64, name: &str, of: serde_json::Value| OpenSample {
+        cached: serde_json::json!([["run", "1", "{}", of]]).to_string(),
+        ..named(id, name)
+    };
+    for (id, name, of) in [(1, "a.bat", serde_json::json!("b.BAT")), (2, "notes.txt", serde_json::json!("letter"))] {
+        lab.admit(at(1), &known(id, name, of)).unwrap();
+        assert_eq!(ended(&lab.take()), [(id, "done")], "{name}");
+    }
+    // What is known of it came by another name, or is forgotten; then one by the same name, and one by another.
+    for (id, name, of, runs) in [
+        (3, "a.js", serde_json::json!("a.bat"), true),
+        (4, "b.js", serde_json::Value::Null, false),
+        (5, "run.sh", serde_json::Value::Null, true),
+    ] {
+        lab.admit(at(2), &known(id, name, of)).unwrap();
+        let work = lab.take();
+        assert_eq!((assigned(&work).len(), ended(&work).len()), if runs { (1, 0) } else { (0, 1) }, "{name}");
+        for assignment in assigned(&work) {
+            lab.result(at(3), machine, brought(assignment.attempt, "run", true));
+            lab.ended(at(3), machine, assignment.attempt.cast_signed());
+            lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
+            assert_eq!(ended(&lab.take()), [(id, "done")]);
+        }
+    }
+}

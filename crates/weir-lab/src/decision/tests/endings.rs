@@ -19,7 +19,7 @@ fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
     assert_eq!(verdicts(&lab.take()), [(3, r#"["Malicious"]"#.to_owned())]);
     // A twin that is known, and one of which only half is.
     let safe = Brief { findings: vec![finding(Level::Safe)], ..Brief::default() };
-    let twin = OpenSample { cached: results(&["strings"], &safe), ..sample(12, &["strings"]) };
+    let twin = OpenSample { cached: results_of("a.exe", &["strings"], &safe), ..sample(12, &["strings"]) };
     lab.admit(at(3), &twin).unwrap();
     assert_eq!(verdicts(&lab.take()), [(1, r#"["Safe"]"#.to_owned())]);
     let half = OpenSample { have: results(&["strings"], &safe), ..sample(13, &["strings", "yara"]) };
@@ -129,7 +129,7 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
     assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
     // One that is known brings the same children; one that is as deep as may be brings none.
-    let twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(12, &["unpack"]) };
+    let twin = OpenSample { cached: results_of("a.exe", &["unpack"], &brief), ..sample(12, &["unpack"]) };
     lab.admit(at(3), &twin).unwrap();
     let children = lab.take().batch.children;
     assert_eq!(children.iter().map(|child| child.parent).collect::<Vec<_>>(), [Some(12), Some(12)]);
@@ -142,10 +142,12 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     lab.result(at(5), machine, PluginResult { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
     assert!(lab.take().batch.children.is_empty());
     // What another has brought elsewhere would be left out there without a word, and what had no room there may have some here.
-    let mut deep_twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(14, &["unpack"]) };
+    let mut deep_twin = OpenSample { cached: results_of("a.exe", &["unpack"], &brief), ..sample(14, &["unpack"]) };
     (deep_twin.sample.given.depth, deep_twin.sample.given.root) = (2, Some(11));
     let partial = Brief { partial: true, ..Brief::default() };
-    for again in [deep_twin, OpenSample { cached: results(&["unpack"], &partial), ..sample(15, &["unpack"]) }] {
+    for again in
+        [deep_twin, OpenSample { cached: results_of("a.exe", &["unpack"], &partial), ..sample(15, &["unpack"]) }]
+    {
         lab.admit(at(6), &again).unwrap();
         lab.vm_status(at(6), machine, "vm_0", wire::VmStatus::default());
         let assignment = assigned(&lab.take()).remove(0);

@@ -4,7 +4,7 @@
 use super::verdict::{LabDecision, decided};
 use super::{Detention, FileProgress, PendingEntry, in_time, note_opinion};
 use crate::scan::decision::{Passed, QuarantineQueue};
-use crate::scan::laboratory::{KnownContent, LabWay, Opinion};
+use crate::scan::laboratory::{AskedFile, KnownContent, LabWay, Opinion};
 use crate::scan::quarantine::QuarantinedLetter;
 use crate::scan::state::WaitingLetter;
 use crate::scan::worker::{Ended, Failure};
@@ -54,18 +54,18 @@ impl ScanShared {
 
     /// Takes what the laboratory has come to.
     async fn ask_lab(&self, way: &LabWay) {
-        let awaited: BTreeSet<String> =
-            self.pending().entries.values().flat_map(|entry| entry.awaited().map(|(hash, _)| hash.clone())).collect();
-        let awaited: Vec<String> = awaited.into_iter().collect();
-        for hashes in awaited.chunks(ASKED_MAX) {
-            let known = in_time(way.laboratory.known(hashes)).await;
+        let awaited: BTreeSet<AskedFile> =
+            self.pending().entries.values().flat_map(|entry| entry.awaited().cloned().collect::<Vec<_>>()).collect();
+        let awaited: Vec<AskedFile> = awaited.into_iter().collect();
+        for files in awaited.chunks(ASKED_MAX) {
+            let known = in_time(way.laboratory.known(files)).await;
             self.heard(known.as_ref().err());
             let Ok(known) = known else { return };
             let mut pending = self.pending();
-            for (hash, known) in hashes.iter().zip(known) {
+            for (file, known) in files.iter().zip(known) {
                 let KnownContent::Ended(opinion) = known else { continue };
                 for entry in pending.entries.values_mut() {
-                    entry.take(hash, &opinion, &self.site);
+                    entry.take(file, &opinion, &self.site);
                 }
             }
         }
@@ -151,9 +151,9 @@ impl ScanShared {
         let within = Duration::from_nanos(entry.detention.until.saturating_sub(entry.detention.since));
         let known = entry.opinions();
         let open: Vec<&Candidate> =
-            entry.detention.files().iter().filter(|file| !known.contains_key(file.sha256.as_str())).collect();
+            entry.detention.files().iter().filter(|file| !known.contains_key(&AskedFile::from(*file))).collect();
         let names: Vec<&str> = open.iter().map(|file| file.name.as_str()).collect();
-        let sample = open.iter().find_map(|file| match entry.answers.get(&file.sha256) {
+        let sample = open.iter().find_map(|file| match entry.answers.get(&AskedFile::from(*file)) {
             Some(FileProgress::Awaited(sample)) => Some(*sample),
             _ => None,
         });
@@ -215,12 +215,12 @@ impl Detention {
 }
 
 impl PendingEntry {
-    /// The laboratory has come to an end with a content.
-    fn take(&mut self, hash: &str, opinion: &Opinion, site: &Site) {
-        let Some(answer) = self.answers.get_mut(hash) else { return };
+    /// The laboratory has come to an end with a file.
+    fn take(&mut self, file: &AskedFile, opinion: &Opinion, site: &Site) {
+        let Some(answer) = self.answers.get_mut(file) else { return };
         if let FileProgress::Awaited(_) = answer {
             *answer = FileProgress::Known(opinion.clone());
-            note_opinion(site, self.waiting.id, hash, opinion);
+            note_opinion(site, self.waiting.id, &file.sha256, opinion);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{FileProgress, PendingEntry, in_time, note_opinion, sample_name, still_counts};
 use crate::scan::ScanShared;
-use crate::scan::laboratory::{KnownContent, LabVerdict, LabWay, Opinion, Sample, Taken};
+use crate::scan::laboratory::{AskedFile, KnownContent, LabVerdict, LabWay, Opinion, Sample, Taken};
 use crate::scan::worker::NotLooked;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,11 +41,11 @@ impl ScanShared {
     /// One attempt at all files of a letter that nothing is known of; done too if the letter is gone.
     async fn hand_in(&self, way: &LabWay, id: MessageId) -> Result<(), String> {
         let unasked = self.with_pending(id, |entry| entry.unasked()).unwrap_or_default();
-        let hashes: Vec<String> = unasked.iter().map(|file| file.sha256.clone()).collect();
-        if hashes.is_empty() {
+        let asked: Vec<AskedFile> = unasked.iter().map(AskedFile::from).collect();
+        if asked.is_empty() {
             return Ok(());
         }
-        let known = in_time(way.laboratory.known(&hashes)).await;
+        let known = in_time(way.laboratory.known(&asked)).await;
         self.heard(known.as_ref().err());
         let mut new = Vec::new();
         for (file, known) in unasked.into_iter().zip(known?) {
@@ -108,7 +108,7 @@ impl ScanShared {
             self.note(DiaryLine::new(id, "sample", text).about(about));
         }
         self.with_pending(id, |entry| {
-            entry.answers.insert(file.sha256.clone(), answer);
+            entry.answers.insert(file.into(), answer);
             entry.problem.clear();
         });
     }

@@ -1,7 +1,7 @@
 //! Decides from the laboratory's verdicts on its files what happens to a letter.
 
 use crate::scan::decision::QuarantineQueue;
-use crate::scan::laboratory::{LabVerdict, Opinion};
+use crate::scan::laboratory::{AskedFile, LabVerdict, Opinion};
 use crate::scan::settings::{LabSettings, OnLab};
 use std::collections::BTreeMap;
 use weir_scan::samples::Candidate;
@@ -44,11 +44,11 @@ impl LabSettings {
 /// Decides by the worst file. None while a file is open, unless another one decides alone.
 pub(in crate::scan) fn decided(
     files: &[Candidate],
-    known: &BTreeMap<&str, &Opinion>,
+    known: &BTreeMap<&AskedFile, &Opinion>,
     settings: &LabSettings,
 ) -> Option<LabDecision> {
     let opinions: Vec<(&Candidate, &Opinion)> =
-        files.iter().filter_map(|file| Some((file, *known.get(file.sha256.as_str())?))).collect();
+        files.iter().filter_map(|file| Some((file, *known.get(&AskedFile::from(file))?))).collect();
     let (file, worst) = *opinions.iter().max_by_key(|(_, opinion)| opinion.verdict)?;
     if worst.verdict == LabVerdict::Malicious {
         return Some(LabDecision::Keep(QuarantineQueue::Virus, said(file, worst)));
@@ -93,11 +93,8 @@ mod tests {
     fn of(verdicts: &[Option<LabVerdict>], settings: &LabSettings) -> Option<LabDecision> {
         let files: Vec<Candidate> = (0..verdicts.len()).map(|number| file(&format!("f{number}.sh"))).collect();
         let opinions: Vec<Option<Opinion>> = verdicts.iter().map(|verdict| verdict.map(opinion)).collect();
-        let known = files
-            .iter()
-            .zip(&opinions)
-            .filter_map(|(file, known)| Some((file.sha256.as_str(), known.as_ref()?)))
-            .collect();
+        let asked: Vec<AskedFile> = files.iter().map(AskedFile::from).collect();
+        let known = asked.iter().zip(&opinions).filter_map(|(file, known)| Some((file, known.as_ref()?))).collect();
         decided(&files, &known, settings)
     }
 

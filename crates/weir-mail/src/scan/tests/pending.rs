@@ -35,10 +35,11 @@ impl PlannedLab {
 struct Door(Arc<PlannedLab>);
 
 impl Laboratory for Door {
-    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<KnownContent>> {
+    fn known<'a>(&'a self, files: &'a [AskedFile]) -> LabAnswer<'a, Vec<KnownContent>> {
         Box::pin(async move {
             let known = self.0.known.lock().unwrap();
-            self.0.answer(hashes.iter().map(|hash| known.get(hash).cloned().unwrap_or(KnownContent::Nothing)).collect())
+            let answer = |file: &AskedFile| known.get(&file.sha256).cloned().unwrap_or(KnownContent::Nothing);
+            self.0.answer(files.iter().map(answer).collect())
         })
     }
 

@@ -4,13 +4,15 @@ use super::SampleRecords;
 use crate::records::{RecordsError, read};
 use sqlx::Row;
 
-/// The newest sample with a content.
+/// A sample with a content that was asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpinionRow {
     /// SHA-256 of the content.
     pub hash: String,
     /// The sample.
     pub sample: i64,
+    /// The name it came with: by another name the same content may be opened in another way.
+    pub name: String,
     /// `queued`, `done`, `quarantined`, `unserviceable` or `cancelled`.
     pub state: String,
     /// Why, in words; may be empty.
@@ -19,30 +21,42 @@ pub struct OpinionRow {
     pub verdict: i64,
     /// When it ended; none while it or something that was found in it has not.
     pub ended_at: Option<i64>,
+    /// It is malicious, and nobody has had the content analysed again since: that counts, whatever came later and by whatever name.
+    pub stands: bool,
 }
 
+/// How many samples of one content are told. They came by other names, or the first would do.
+const TOLD_MAX: i64 = 16;
+
+/// `LIST` stands for the hashes. Malware stays malware, though a later analysis may see nothing: the newest sample that is malicious comes first,
+/// unless somebody had the content analysed again (`forced`) after that and it has ended.
+const OPINIONS: &str = "with mine as (
+    select s.*, row_number() over (partition by hash order by id desc) as place,
+      row_number() over (partition by hash, case when state = 'done' then verdict else -1 end order by id desc) as place_of_verdict
+    from lab_samples s where partial = 0 and hash in (LIST))
+  select hash, id, state, why, verdict,
+    case when exists (select 1 from lab_samples c where c.root = coalesce(mine.root, mine.id) and c.ended_at is null)
+      then null else ended_at end,
+    name,
+    cast(case when state = 'done' and verdict = 3 and place_of_verdict = 1 and not exists (select 1 from lab_samples f
+        where f.hash = mine.hash and f.partial = 0 and f.forced = 1 and f.id > mine.id and f.state = 'done'
+          and not exists (select 1 from lab_samples c where c.root = coalesce(f.root, f.id) and c.ended_at is null))
+      then 1 else 0 end as bigint) as stands
+  from mine where place <= $2 or (state = 'done' and verdict = 3 and place_of_verdict = 1)
+  order by hash, stands desc, id desc";
+
 impl SampleRecords {
-    /// The newest sample with each of these contents; none for contents without a sample. A sample that was analysed in another
-    /// way than usual does not count, because a submitter must not choose what others are told about a content. A sample whose children have not
+    /// The samples with each of these contents, those that count most first: malware, and then the newest. Samples that were analysed in another
+    /// way than usual do not count, because a submitter must not choose what others are told about a content. A sample whose children have not
     /// ended has not ended either, because their verdicts count for it.
     pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<OpinionRow>, RecordsError> {
         let hashes = serde_json::json!(hashes).to_string();
-        let sql = self.db.either(
-            "select hash, id, state, why, verdict,
-               case when exists (select 1 from lab_samples c where c.root = coalesce(s.root, s.id) and c.ended_at is null)
-                 then null else ended_at end
-             from lab_samples s where id in (select max(id) from lab_samples
-               where partial = 0 and hash in (select value from json_each($1)) group by hash)",
-            "select hash, id, state, why, verdict,
-               case when exists (select 1 from lab_samples c where c.root = coalesce(s.root, s.id) and c.ended_at is null)
-                 then null else ended_at end
-             from lab_samples s where id in (select max(id) from lab_samples
-               where partial = 0 and hash in (select jsonb_array_elements_text($1::jsonb)) group by hash)",
-        );
-        Ok(read!(self, pool => sqlx::query(sql).bind(&hashes).fetch_all(pool).await?.iter()
+        let list = self.db.either("select value from json_each($1)", "select jsonb_array_elements_text($1::jsonb)");
+        let sql = sqlx::AssertSqlSafe(OPINIONS.replace("LIST", list));
+        Ok(read!(self, pool => sqlx::query(sql).bind(&hashes).bind(TOLD_MAX).fetch_all(pool).await?.iter()
             .map(|row| Ok::<_, sqlx::Error>(OpinionRow {
                 hash: row.try_get(0)?, sample: row.try_get(1)?, state: row.try_get(2)?, why: row.try_get(3)?, verdict: row.try_get(4)?,
-                ended_at: row.try_get(5)?,
+                ended_at: row.try_get(5)?, name: row.try_get(6)?, stands: row.try_get::<i64, _>(7)? == 1,
             })).collect::<Result<_, _>>()?))
     }
 }

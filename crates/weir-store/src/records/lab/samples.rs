@@ -86,7 +86,8 @@ pub struct OpenSample {
     pub sample: SampleRow,
     /// Plugins whose result is accepted, as JSON triples of name, version and brief.
     pub have: String,
-    /// The same of plugins with an accepted result for another sample of the same content, unless this one is forced.
+    /// The same of plugins with an accepted result for another sample of the same content, unless this one is forced; and fourth the name of
+    /// that sample, or null if it is forgotten.
     pub cached: String,
     /// Attempts that have failed, expired or were lost with their machine without an accepted result; including those that
     /// a leader left running, because one of them may have crashed it. The plugins of each, as a JSON list of texts.
@@ -375,13 +376,14 @@ const OPEN_SQLITE: &str = concat!("select ", columns!(), ",
     (select json_group_array(json_array(plugin, version, brief)) from lab_results r where r.sample = s.id and accepted = 1),
     (select json_group_array(a.plugins) from lab_attempts a where a.sample = s.id and a.outcome in ('', 'abandoned', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)),
-    (select json_group_array(json_array(plugin, version, brief)) from lab_results r where s.forced = 0 and r.hash = s.hash and accepted = 1
-      and r.sample <> s.id)
+    (select json_group_array(json_array(r.plugin, r.version, r.brief, o.name)) from lab_results r left join lab_samples o on o.id = r.sample
+      where s.forced = 0 and r.hash = s.hash and r.accepted = 1 and r.sample <> s.id)
   from lab_samples s where ended_at is null and s.id > $1 order by s.id limit $2");
 const OPEN_POSTGRES: &str = concat!("select ", columns!(), ",
     coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where r.sample = s.id and accepted = 1), '[]'),
     coalesce((select json_agg(a.plugins)::text from lab_attempts a where a.sample = s.id and a.outcome in ('', 'abandoned', 'failed', 'expired', 'lost')
       and not exists (select 1 from lab_results r where r.attempt = a.id and r.accepted = 1)), '[]'),
-    coalesce((select json_agg(json_build_array(plugin, version, brief))::text from lab_results r where s.forced = 0 and r.hash = s.hash
-      and accepted = 1 and r.sample <> s.id), '[]')
+    coalesce((select json_agg(json_build_array(r.plugin, r.version, r.brief, o.name))::text from lab_results r
+      left join lab_samples o on o.id = r.sample
+      where s.forced = 0 and r.hash = s.hash and r.accepted = 1 and r.sample <> s.id), '[]')
   from lab_samples s where ended_at is null and id > $1 order by id limit $2");
