@@ -3,7 +3,7 @@
 
 use crate::active;
 use crate::node::Node;
-use crate::operations::{LabError, SampleLine, line, reasons};
+use crate::operations::{LabError, reasons};
 use crate::verdict::{Brief, Verdict};
 use serde::Serialize;
 use weir_store::records::{OpinionRow, ResultRow, SampleRow};
@@ -91,7 +91,6 @@ impl Node {
     async fn reasons_of(&self, sample: i64) -> Result<Vec<String>, LabError> {
         let Some(row) = self.records().lab_samples().find(sample).await? else { return Ok(Vec::new()) };
         let children = self.records().lab_samples().children(sample, CHILDREN_MAX).await?;
-        let children: Vec<SampleLine> = children.into_iter().map(line).collect();
         // What is bad in it comes first: about a dropper itself there may be only good findings.
         let own: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
         let mut reasons = reasons(&row, &children);

@@ -10,6 +10,7 @@ use crate::active;
 use crate::choices::{BadChoice, Choices};
 use crate::chosen;
 use crate::decision::Figures;
+use crate::file_type;
 use crate::job::Report;
 use crate::neutered;
 use crate::node::{Count, Node, NotTaken, Submitted};
@@ -39,6 +40,8 @@ const CHILDREN_SHOWN: i64 = 1_000;
 const SHORT: Duration = Duration::from_millis(5);
 /// How many tags one sample may have.
 const TAGS_MAX: usize = 8;
+/// How many files that leave a doubt are named among the reasons.
+const DOUBTS_SHOWN: usize = 12;
 /// How many samples one report may have.
 const PARTS_MAX: usize = 200;
 
@@ -287,9 +290,8 @@ impl Node {
         let results: Vec<ResultLine> = results.into_iter().map(|result| result_line(row.id, result)).collect();
         let now = self.why(&row).await;
         let children = self.records().lab_samples().children(row.id, CHILDREN_SHOWN).await?;
-        let left_out = left_out(&results, &children);
+        let (left_out, reasons) = (left_out(&results, &children), reasons(&row, &children));
         let children: Vec<SampleLine> = children.into_iter().map(line).collect();
-        let reasons = reasons(&row, &children);
         let choices = Choices::stored(&row.given.choices).told();
         Ok(SamplePage { now, reasons, choices, attempts, results, children, left_out, sample: line(row) })
     }
@@ -313,7 +315,6 @@ impl Node {
         for part in parts.iter_mut().rev().chain([&mut page]).filter(|part| !part.children.is_empty()) {
             if let Ok(row) = self.find(&part.sample.sample.to_string()).await {
                 let children = self.records().lab_samples().children(row.id, CHILDREN_SHOWN).await?;
-                let children: Vec<SampleLine> = children.into_iter().map(line).collect();
                 part.reasons = reasons(&row, &children);
                 // Its state stays as it was first read: "done" must not be shown with results that were not there yet.
                 part.sample.verdict = line(row).verdict;
@@ -530,13 +531,26 @@ pub(crate) fn line(row: SampleRow) -> SampleLine {
     }
 }
 
-/// The reasons for its own verdict, and what is bad in it.
-pub(crate) fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
+/// The reasons for its own verdict, and what is bad in it, or why it cannot be called clean because of what is in it.
+pub(crate) fn reasons(row: &SampleRow, children: &[SampleRow]) -> Vec<String> {
     let mut reasons: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
-    let bad = children.iter().filter(|child| matches!(child.verdict.as_str(), "malicious" | "suspicious"));
-    reasons.extend(
-        bad.map(|child| format!("{} (sample {}), found in it, is {}", child.name, child.sample, child.verdict)),
-    );
+    let told =
+        |child: &SampleRow, what: &str| format!("{} (sample {}), found in it, {what}", child.given.name, child.id);
+    let bad = |child: &&SampleRow| Verdict::numbered(child.verdict) > Verdict::Clean;
+    let is_bad = |child: &SampleRow| told(child, &format!("is {}", Verdict::numbered(child.verdict).word()));
+    reasons.extend(children.iter().filter(bad).map(is_bad));
+    if Verdict::numbered(row.verdict) == Verdict::Unknown {
+        let doubtful = children.iter().filter(|child| !bad(child) && child.ended_at.is_some());
+        let doubtful = doubtful.filter_map(|child| match child.state.as_str() {
+            // Of a text nothing more may be known than that nothing speaks against it.
+            "done" if child.verdict == 0 && !file_type::is_passive(&child.given.file_type) => {
+                Some(told(child, "is unknown"))
+            }
+            "done" => None,
+            state => Some(told(child, &format!("ended as {state}"))),
+        });
+        reasons.extend(doubtful.take(DOUBTS_SHOWN));
+    }
     reasons
 }
 

@@ -3,13 +3,14 @@
 //! The most serious finding decides. In order of seriousness: malicious, suspicious, a reason to doubt, safe. A sample is clean only if
 //! some plugin calls it safe, no plugin says anything else, and its analysis ended well. A failed plugin never makes a sample clean, and a
 //! plugin that did not see everything a sample does reports a doubt, which outweighs a scanner that found nothing. Unknown always has its
-//! reasons in words. The verdict on a file found in a sample counts for the sample too: the records take care of that when the analysis of
-//! the file ends.
+//! reasons in words. The verdict on a file found in a sample counts for the sample too, and so does a doubt about such a file: the records take
+//! care of that when the analysis of the file ends, or that of the sample if it ends later.
 
 use crate::active;
 use crate::display_name::display_name;
 use crate::job::{Level, Report};
 use serde::{Deserialize, Serialize};
+use weir_store::records::NOBODY_KNOWS;
 use weir_store::samples::SampleHash;
 
 /// How many findings of one report are stored, the most serious first.
@@ -17,9 +18,6 @@ const FINDINGS_MAX: usize = 16;
 /// How many reasons are given, and how long one may be.
 const REASONS_MAX: usize = 32;
 const REASON_CHARS: usize = 200;
-/// The reason for "unknown" if no plugin gives one.
-const NOBODY_KNOWS: &str =
-    "nothing speaks against it, and nobody says that it is harmless: it was not run, and no scanner vouches for it";
 const NOT_ENDED: &str = "its analysis did not end well";
 
 /// How bad a sample is. A worse verdict is greater.

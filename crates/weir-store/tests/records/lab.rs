@@ -565,3 +565,84 @@ pub(crate) async fn opinions(records: Records) {
     assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
     assert_eq!(order("ab01").await[0], (worse, true));
 }
+
+/// Nothing is clean that has something in it which nobody could look at: whichever of the two ends first, and however deep it is.
+pub(crate) async fn doubts(records: Records) {
+    let fence = granted(&records, "n1", 60_000).await;
+    let end = |id: i64, state: &str, verdict: i64, why: &str| SampleChange {
+        id,
+        state: state.into(),
+        ended_at: Some(8),
+        verdict,
+        reasons: serde_json::json!([why]).to_string(),
+        ..SampleChange::default()
+    };
+    let commit = async |changes: Vec<SampleChange>| {
+        let batch = LabBatch { changes, ..LabBatch::default() };
+        assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
+    };
+    let verdict = async |id: i64| records.lab_samples().find(id).await.unwrap().unwrap().verdict;
+    // Each has a child, and that has one.
+    let family = async |name: &str| {
+        let root = records.lab_samples().submit(&[sample(name, "ab01")]).await.unwrap()[0];
+        let mut ids = vec![root];
+        for depth in 1..3 {
+            let parent = ids.last().copied();
+            let child = NewSample { parent, root: Some(root), depth, ..sample(&format!("{name} {depth}"), "cd02") };
+            let batch = LabBatch { children: vec![child], children_max: 9, ..LabBatch::default() };
+            assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
+            ids.push(records.lab_samples().children(ids[ids.len() - 1], 1).await.unwrap()[0].id);
+        }
+        ids
+    };
+    let (clean, doubt) = ("nothing was found", "no guest runs such files");
+    for (number, (state, inner, why, expected)) in [
+        ("done", 1, clean, 1),
+        ("done", 0, NOBODY_KNOWS, 1),
+        ("done", 0, doubt, 0),
+        ("quarantined", 0, doubt, 0),
+        ("unserviceable", 0, NOBODY_KNOWS, 0),
+        ("cancelled", 0, doubt, 0),
+        ("done", 2, doubt, 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for (order, steps) in [vec![0, 1, 2], vec![2, 1, 0], vec![1, 2, 0], vec![2, 0, 1]].into_iter().enumerate() {
+            let ids = family(&format!("{number} {order}")).await;
+            let change = |step: usize| match step {
+                2 => end(ids[2], state, inner, why),
+                other => end(ids[other], "done", 1, clean),
+            };
+            for step in steps {
+                commit(vec![change(step)]).await;
+            }
+            let found = [verdict(ids[0]).await, verdict(ids[1]).await];
+            assert_eq!(found, [expected; 2], "{state} {inner}, in order {order}");
+        }
+        let ids = family(&format!("{number} at once")).await;
+        commit(vec![end(ids[1], "done", 1, clean), end(ids[2], state, inner, why), end(ids[0], "done", 1, clean)])
+            .await;
+        assert_eq!([verdict(ids[0]).await, verdict(ids[1]).await], [expected; 2], "{state} {inner}, at once");
+    }
+    // Of the one between them nothing is known but that nothing speaks against it.
+    for order in [[2, 1, 0], [0, 1, 2]] {
+        let ids = family(&format!("between {order:?}")).await;
+        for step in order {
+            let (verdict, why) = [(1, clean), (0, NOBODY_KNOWS), (0, doubt)][step];
+            commit(vec![end(ids[step], "done", verdict, why)]).await;
+        }
+        assert_eq!(verdict(ids[0]).await, 0, "{order:?}");
+    }
+    // A doubt about one of two files is none about the other.
+    let root = records.lab_samples().submit(&[sample("two", "ab01")]).await.unwrap()[0];
+    let child = |ticket: &str| NewSample { parent: Some(root), root: Some(root), depth: 1, ..sample(ticket, "cd02") };
+    let batch = LabBatch { children: vec![child("two a"), child("two b")], children_max: 9, ..LabBatch::default() };
+    assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
+    let two: Vec<i64> = records.lab_samples().children(root, 9).await.unwrap().iter().map(|row| row.id).collect();
+    commit(vec![end(two[0], "done", 0, doubt)]).await;
+    commit(vec![end(two[1], "done", 1, clean), end(root, "done", 1, clean)]).await;
+    assert_eq!([verdict(root).await, verdict(two[1]).await], [0, 1]);
+    let row = records.lab_samples().find(root).await.unwrap().unwrap();
+    assert_eq!((row.state.as_str(), row.ended_at), ("done", Some(8)));
+}

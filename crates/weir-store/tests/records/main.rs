@@ -16,8 +16,8 @@ use alike::in_other_letters;
 use correspondents::{many_relays, packs};
 use incidents::{bounded, kept_until_over, taken_over};
 use lab::{
-    abandoned, children, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader, one_result,
-    opinions, pruned, queue, samples,
+    abandoned, children, doubts, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader,
+    one_result, opinions, pruned, queue, samples,
 };
 
 use past::kept_and_bounded;
@@ -88,6 +88,7 @@ on_both! {
     machines_are_registered_once => nodes,
     the_machine_of_a_lab_of_one_is_drained_without_being_registered => drained_alone,
     children_and_verdicts => children,
+    what_was_not_seen_in_a_sample_is_a_doubt => doubts,
     what_waits_is_counted => queue,
     a_content_is_known_when_all_that_is_in_it_is => opinions,
 }

@@ -7,6 +7,15 @@ use crate::records::{Database, RecordsError, in_time, read};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
+macro_rules! nobody_knows {
+    () => {
+        "nothing speaks against it, and nobody says that it is harmless: it was not run, and no scanner vouches for it"
+    };
+}
+/// The one reason for "unknown" that is no doubt: nothing was found, and nothing was kept from being looked at. A text or picture of which that is
+/// all there is to say takes nothing from the sample in which it was found.
+pub const NOBODY_KNOWS: &str = nobody_knows!();
+
 /// A sample that was assigned to a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptRow {
@@ -79,7 +88,8 @@ pub struct SampleChange {
     pub why: String,
     /// When it ended.
     pub ended_at: Option<i64>,
-    /// How bad it is. A worse verdict that came from its children stays, and the samples in which it was found become no better.
+    /// How bad it is. A worse verdict that came from its children stays, and the samples in which it was found become no better. None of them is clean
+    /// if it is not: what is in a sample and was not seen is a doubt about the sample.
     pub verdict: i64,
     /// Why, as a JSON list of sentences.
     pub reasons: String,
@@ -269,6 +279,7 @@ async fn write_in_sqlite(
         (RESULTS_SQLITE, results),
         (CHANGES_SQLITE, changes),
         (RAISE_SQLITE, changes),
+        (DOUBT_SQLITE, changes),
     ] {
         if json != "[]" {
             sqlx::query(sql).bind(json).execute(&mut *connection).await?;
@@ -315,6 +326,33 @@ const RAISE_SQLITE: &str = "with recursive up(id, verdict) as (
     union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null)
   update lab_samples set verdict = u.verdict from (select id, max(verdict) as verdict from up group by id) as u
   where lab_samples.id = u.id and lab_samples.verdict < u.verdict";
+// Whether a sample ended with a doubt about what is in it.
+macro_rules! is_doubtful {
+    ($row:literal) => {
+        concat!(
+            $row,
+            ".ended_at is not null and (",
+            $row,
+            ".state <> 'done' or (",
+            $row,
+            ".verdict = 0 and ",
+            $row,
+            ".reasons <> '[\"",
+            nobody_knows!(),
+            "\"]'))"
+        )
+    };
+}
+// No sample is clean (1) that has something doubtful in it: either of the two may end first.
+const DOUBT_SQLITE: &str = concat!(
+    "with recursive changed as (select s.* from json_each($1) j join lab_samples s on s.id = j.value ->> 'id'),
+  doubted(id) as (select s.id from changed s where ",
+    is_doubtful!("s"),
+    " union select c.id from changed s join lab_samples c on c.root = coalesce(s.root, s.id) where s.verdict = 1 and ",
+    is_doubtful!("c"),
+    " union select s.parent from doubted join lab_samples s on s.id = doubted.id where s.parent is not null)
+  update lab_samples set verdict = 0 where verdict = 1 and id in (select id from doubted)"
+);
 // A child that exists already, or that two plugins bring at once, takes one of the places of its family, not two.
 const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, choices, partial, state, why)
@@ -337,8 +375,8 @@ const ABANDON_POSTGRES: &str = concat!(
   select (select count(*) from fence), (select count(*) from ended)"
 );
 // The fence comes first and locks the lease row: a machine that wants to take over waits until this has committed, or this finds
-// no lease and writes nothing. A row can be changed only once in a statement, so the change of a sample and the change that its children cause
-// are one.
+// no lease and writes nothing. A row can be changed only once in a statement, so the change of a sample and the changes that its children cause
+// are one; what other parts of the statement write is not seen, so `after` says how the samples are that end now.
 const COMMIT_POSTGRES: &str = concat!("with recursive fence as (", fence_in_postgres!(), "),
   attempts as (insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
     select id, sample, x.epoch, node, vm, plugins, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000, ''
@@ -355,12 +393,19 @@ const COMMIT_POSTGRES: &str = concat!("with recursive fence as (", fence_in_post
       where s.parent is not null and c.verdict > 1
     union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null),
   raised as (select id, max(verdict) as verdict from up group by id),
-  wanted as (select coalesce(c.id, r.id) as id, c.id is not null as whole, c.state, c.why, c.ended_at, c.reasons,
-      greatest(coalesce(c.verdict, 0), coalesce(r.verdict, 0)) as verdict from changed c full join raised r on r.id = c.id),
+  after as (select c.id, c.state, c.ended_at, c.reasons, s.root, greatest(s.verdict, c.verdict, coalesce(r.verdict, 0)) as verdict
+    from changed c join lab_samples s on s.id = c.id left join raised r on r.id = c.id),
+  doubted(id) as (select a.id from after a where ", is_doubtful!("a"), "
+    union select k.id from after a join lab_samples k on k.root = coalesce(a.root, a.id) where a.verdict = 1 and ", is_doubtful!("k"), "
+    union select s.parent from doubted join lab_samples s on s.id = doubted.id where s.parent is not null),
+  wanted as (select coalesce(c.id, r.id, d.id) as id, c.id is not null as whole, c.state, c.why, c.ended_at, c.reasons,
+      greatest(coalesce(c.verdict, 0), coalesce(r.verdict, 0)) as verdict, d.id is not null as doubted
+    from changed c full join raised r on r.id = c.id full join doubted d on d.id = coalesce(c.id, r.id)),
   changes as (update lab_samples s set state = case when w.whole then w.state else s.state end,
       why = case when w.whole then w.why else s.why end, ended_at = case when w.whole then w.ended_at else s.ended_at end,
-      reasons = case when w.whole then w.reasons else s.reasons end, verdict = greatest(s.verdict, w.verdict)
-    from fence, wanted w where s.id = w.id and (w.whole or s.verdict < w.verdict)),
+      reasons = case when w.whole then w.reasons else s.reasons end,
+      verdict = case when w.doubted and greatest(s.verdict, w.verdict) = 1 then 0 else greatest(s.verdict, w.verdict) end
+    from fence, wanted w where s.id = w.id and (w.whole or s.verdict < w.verdict or (w.doubted and s.verdict = 1))),
   children as (insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
       depth, forced, arrived_at, choices, partial, state, why)
     select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at,
