@@ -137,6 +137,13 @@ impl Brief {
         Brief { findings, children, partial: !left_out.is_empty() }
     }
 
+    /// Files were found that nobody will examine: a doubt, and another analysis may say more.
+    pub fn leave_out(&mut self, count: usize, why: &str) {
+        let text = cut(&format!("files that are not analysed: {count} ({why})"));
+        self.findings.push(Finding { level: Level::Unknown, text });
+        self.partial = true;
+    }
+
     /// The brief of an attempt that failed: what speaks against the sample, for example that it crashed its guest. Such findings count
     /// only if there are no better ones.
     pub fn of_failure(plugin: &str, report: &str) -> Brief {

@@ -2,11 +2,12 @@
 //! on the connection on which the machine works, and keeps them in its own store before the report counts.
 //!
 //! Such a machine is trusted only about its sample: it was given that sample, and may say what is in it, within the same limits as any
-//! other machine. A file that it names but does not bring, or brings with another hash or length, does not become a sample.
+//! other machine. A file that it names but does not bring, or brings with another hash or length, does not become a sample, and is a doubt about
+//! the one in which it is said to be. If the connection is lost meanwhile, the report does not count yet: the machine brings it again.
 
 use super::received::Received;
 use crate::dispatcher::Envelope;
-use crate::verdict::Child;
+use crate::verdict::{Brief, Child};
 use crate::wire::{ChildLimits, Message};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,34 +46,41 @@ impl Outside {
         expected
     }
 
-    /// Asks for the files of a report and keeps those that come; the others are removed from the list. Other messages that come meanwhile are
-    /// handled afterwards, in their order.
+    /// Asks for the files of a report and keeps those that come; the others are removed from the list, and leave a doubt. Other messages that come
+    /// meanwhile are handled afterwards, in their order. False if the machine is gone: then nobody knows what it would have brought.
     pub(super) async fn fetch(
         &self,
-        children: &mut Vec<Child>,
+        brief: &mut Brief,
         out: &mpsc::UnboundedSender<Message>,
         (from, later): (&mut mpsc::Receiver<Received>, &mut VecDeque<Received>),
-    ) {
-        self.cut(children);
+    ) -> bool {
+        let named = brief.children.len();
+        self.cut(&mut brief.children);
         let mut wanted: Vec<SampleHash> = Vec::new();
-        for child in children.iter() {
+        for child in &brief.children {
             let Ok(hash) = child.sha256.parse::<SampleHash>() else { continue };
-            if !self.has(hash).await {
+            if !wanted.contains(&hash) && !self.has(hash).await {
                 self.awaited().insert(hash, child.bytes);
                 wanted.push(hash);
                 let _ = out.send(Message::Fetch(hash));
             }
         }
-        let _ = tokio::time::timeout(PATIENCE, await_all(wanted, from, later)).await;
+        let is_gone = tokio::time::timeout(PATIENCE, await_all(wanted, from, later)).await == Ok(Awaited::Gone);
         self.awaited().clear();
-        let mut kept = Vec::new();
-        for child in children.drain(..) {
+        if is_gone {
+            return false;
+        }
+        for child in std::mem::take(&mut brief.children) {
             match child.sha256.parse() {
-                Ok(hash) if self.has(hash).await => kept.push(child),
+                Ok(hash) if self.has(hash).await => brief.children.push(child),
                 _ => tracing::warn!(sha256 = child.sha256, "a machine outside names a file that it does not bring"),
             }
         }
-        *children = kept;
+        let missing = named - brief.children.len();
+        if missing > 0 {
+            brief.leave_out(missing, "the machine that found them did not bring them");
+        }
+        true
     }
 
     /// Drops the files that exceed what one report may bring.
@@ -98,23 +106,37 @@ impl Outside {
     }
 }
 
-/// Returns when each file was sent or reported as missing, or when the machine is gone.
-async fn await_all(mut wanted: Vec<SampleHash>, from: &mut mpsc::Receiver<Received>, later: &mut VecDeque<Received>) {
+/// How waiting for files ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Awaited {
+    /// Each was sent or reported as missing, or the machine says too much else.
+    Answered,
+    /// The connection is lost.
+    Gone,
+}
+
+async fn await_all(
+    mut wanted: Vec<SampleHash>,
+    from: &mut mpsc::Receiver<Received>,
+    later: &mut VecDeque<Received>,
+) -> Awaited {
     while !wanted.is_empty() {
-        let Some(heard) = from.recv().await else { return };
+        let Some(heard) = from.recv().await else { return Awaited::Gone };
         match heard.envelope {
             Envelope { message: Message::Sample(hash, _) | Message::Missing(hash), .. } => {
                 wanted.retain(|other| *other != hash);
             }
             _ if later.len() < KEPT_MAX => later.push_back(heard),
-            _ => return,
+            _ => break,
         }
     }
+    Awaited::Answered
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Level;
 
     fn child(content: &[u8]) -> Child {
         use sha2::{Digest, Sha256};
@@ -133,7 +155,8 @@ mod tests {
         let outside = Outside::new(samples.clone(), ChildLimits { count: 4, bytes: 100 });
         let (out, mut asked) = mpsc::unbounded_channel();
         let (to, mut from) = mpsc::channel(16);
-        let mut children = vec![child(b"here"), child(b"comes"), child(b"never"), child(&[b'x'; 99]), child(b"fifth")];
+        let children = vec![child(b"here"), child(b"comes"), child(b"never"), child(&[b'x'; 99]), child(b"fifth")];
+        let mut brief = Brief { children, ..Brief::default() };
         samples.put(&mut &b"here"[..], 100).unwrap();
         let machine = async {
             let Some(Message::Fetch(first)) = asked.recv().await else { panic!("it asks") };
@@ -148,11 +171,37 @@ mod tests {
             asked
         };
         let mut later = VecDeque::new();
-        let (_, mut asked) = tokio::join!(outside.fetch(&mut children, &out, (&mut from, &mut later)), machine);
+        let (lives, mut asked) = tokio::join!(outside.fetch(&mut brief, &out, (&mut from, &mut later)), machine);
         assert!(asked.try_recv().is_err(), "nothing beyond the limits, and nothing that is here");
-        let names: Vec<String> = children.into_iter().map(|child| child.sha256).collect();
-        assert_eq!(names, [child(b"here").sha256, child(b"comes").sha256]);
+        let names: Vec<String> = brief.children.into_iter().map(|child| child.sha256).collect();
+        assert_eq!((lives, names), (true, vec![child(b"here").sha256, child(b"comes").sha256]));
+        let doubts: Vec<(Level, &str)> = brief.findings.iter().map(|found| (found.level, &*found.text)).collect();
+        let why = "files that are not analysed: 3 (the machine that found them did not bring them)";
+        assert_eq!((brief.partial, doubts), (true, vec![(Level::Unknown, why)]));
         assert_eq!(later.pop_front().unwrap().envelope.message, Message::Over(7));
         assert!(!outside.expects("00".repeat(32).parse().unwrap(), 5));
+    }
+
+    #[tokio::test]
+    async fn a_report_whose_machine_is_gone_before_its_files_came_does_not_count() {
+        let home = tempfile::tempdir().unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        let outside = Outside::new(samples.clone(), ChildLimits { count: 4, bytes: 100 });
+        let (out, mut asked) = mpsc::unbounded_channel();
+        let (to, mut from) = mpsc::channel(16);
+        let mut brief = Brief { children: vec![child(b"comes"), child(b"never")], ..Brief::default() };
+        let machine = async {
+            let Some(Message::Fetch(first)) = asked.recv().await else { panic!("it asks") };
+            to.send(heard(Message::Sample(first, 5))).await.unwrap();
+            drop(to);
+        };
+        let mut later = VecDeque::new();
+        let (lives, ()) = tokio::join!(outside.fetch(&mut brief, &out, (&mut from, &mut later)), machine);
+        assert!(!lives);
+        // Where all files are here already, there is nothing to wait for.
+        samples.put(&mut &b"here"[..], 100).unwrap();
+        let mut brief = Brief { children: vec![child(b"here")], ..Brief::default() };
+        assert!(outside.fetch(&mut brief, &out, (&mut from, &mut later)).await);
+        assert_eq!((brief.children.len(), brief.partial, brief.findings.len()), (1, false, 0));
     }
 }

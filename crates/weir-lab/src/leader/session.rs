@@ -74,7 +74,10 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
         if let (Input::Result(_, brought, _), Some(outside)) = (&mut input, &link.outside)
             && !brought.brief.children.is_empty()
         {
-            outside.fetch(&mut brought.brief.children, &link.out, (&mut link.from, &mut later)).await;
+            // What it said besides is lost with the connection, too. It brings again what was not acknowledged.
+            if !outside.fetch(&mut brought.brief, &link.out, (&mut link.from, &mut later)).await {
+                break;
+            }
         }
         if leader.inputs.send(input).await.is_err() {
             return;

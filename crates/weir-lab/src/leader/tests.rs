@@ -3,11 +3,12 @@ use crate::dispatcher::{Dispatcher, DispatcherSettings};
 use crate::job::Report;
 use crate::plugin::Plugin;
 use crate::wire::Assignment;
+use sha2::{Digest, Sha256};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use weir_core::election::Epoch;
 use weir_store::records::{LeaseReply, NewSample};
-use weir_store::samples::Samples;
+use weir_store::samples::{SampleHash, Samples};
 
 struct Lab {
     home: tempfile::TempDir,
@@ -467,4 +468,57 @@ async fn work_begins_and_old_results_count_before_everything_is_read() {
     lab.state(last, "done").await;
     leader.read_on().await.unwrap();
     assert_eq!((leader.decision.open(), leader.reading), (samples.len() - 1, None));
+}
+
+/// A machine outside of the lab that is lost while its files are fetched: its report counts when it brings both.
+#[tokio::test]
+async fn a_report_counts_only_with_the_files_that_it_names() {
+    let lab = Lab::new().await;
+    let sample = lab.submit("x", &["echo"]).await;
+    let (_, leader, _task) = lab.lead().await;
+    let file = b"what was in it";
+    let stored = SampleHash(Sha256::digest(file).into());
+    let report = serde_json::json!({ "success": true, "artifacts": [{ "dataType": "file", "file": "a", "filename": "a.txt",
+        "sha256": stored.to_string(), "bytes": file.len(), "contentType": "text/plain" }] });
+    let outside = Outside::new(lab.samples.clone(), crate::wire::ChildLimits { count: 9, bytes: 1 << 20 });
+    let mut attempt = None;
+    for is_lost in [true, false] {
+        let (out, mut letters) = mpsc::unbounded_channel();
+        let (to_leader, from) = mpsc::channel(64);
+        let (handle, link) = (leader.clone(), Link { out, from, outside: Some(outside.clone()) });
+        let session = tokio::spawn(async move { attend("x1", link, &handle).await });
+        let say = async |message: Message, payload: &[u8]| {
+            let envelope = crate::dispatcher::Envelope { message, payload: payload.into() };
+            to_leader.send(Received { envelope, share: None }).await.unwrap();
+        };
+        // It has one VM, which may take a sample the first time only.
+        say(Message::Vm("a".into()), b"").await;
+        say(Message::VmListEnd(1), b"").await;
+        say(Message::VmPlugins("a".into(), vec![("echo".into(), "1".into())]), b"").await;
+        say(Message::VmTags("a".into(), Vec::new()), b"").await;
+        if is_lost {
+            say(Message::VmStatus("a".into(), VmStatus::default()), b"").await;
+        }
+        while attempt.is_none() {
+            if let Some(Message::Assign(assignment)) = letters.recv().await {
+                attempt = Some(assignment.attempt);
+            }
+        }
+        let (attempt, length) = (attempt.unwrap(), report.to_string().len() as u64);
+        let (plugin, version, outcome) = ("echo".into(), "1".into(), crate::wire::PluginOutcome::Done);
+        say(Message::Result { attempt, plugin, version, outcome, length }, report.to_string().as_bytes()).await;
+        while !matches!(letters.recv().await, Some(Message::Fetch(hash)) if hash == stored) {}
+        if is_lost {
+            drop(to_leader);
+            session.await.unwrap();
+            assert_eq!(lab.records.lab_attempts().results(sample).await.unwrap(), [], "not without its files");
+            continue;
+        }
+        lab.samples.put(&mut &file[..], 1 << 20).unwrap();
+        say(Message::Sample(stored, file.len() as u64), b"").await;
+        while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
+    }
+    lab.state(sample, "done").await;
+    let children = lab.records.lab_samples().children(sample, 9).await.unwrap();
+    assert_eq!(children.iter().map(|row| row.given.name.as_str()).collect::<Vec<_>>(), ["a.txt"]);
 }
