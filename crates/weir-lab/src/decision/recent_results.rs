@@ -23,6 +23,10 @@ impl Decision {
     /// A plugin has returned a result that counts.
     pub(super) fn remember(&mut self, held: &TrackedSample, plugin: &PluginName, brief: &Brief) {
         let Some(number) = self.plugins.find(plugin).filter(|_| !self.rules.never_caches(plugin)) else { return };
+        // What had no room where this sample was may have some elsewhere.
+        if brief.partial {
+            return;
+        }
         if self.recent_results.len() >= RECENT_MAX {
             self.recent_results.clear();
         }
@@ -67,7 +71,9 @@ impl Decision {
             let known = self.recent_results.get(&(held.hash, number, self.way(held, number)))?;
             Some((plugin, known.clone()))
         };
-        let known: Vec<_> = start.plugins.iter().map(of).collect::<Option<_>>()?;
-        (!known.is_empty() && self.batch_len() < BATCH_MAX).then_some(known)
+        let known: Vec<(PluginId, Brief)> = start.plugins.iter().map(of).collect::<Option<_>>()?;
+        // What another brought elsewhere would be left out of this sample without a word.
+        let too_deep = held.depth >= self.rules.depth_max && known.iter().any(|(_, brief)| !brief.children.is_empty());
+        (!too_deep && !known.is_empty() && self.batch_len() < BATCH_MAX).then_some(known)
     }
 }

@@ -233,6 +233,34 @@ fn twins_that_wait_end_with_the_first_of_them() {
     assert_eq!(lab.open(), 0);
 }
 
+/// A twin that waits is as deep in another sample, or lies where there is more room: it is analysed itself if the result says less, or too much.
+#[test]
+fn a_twin_takes_no_result_that_is_not_its_own() {
+    for (partial, first_depth, then_depth, is_run) in
+        [(false, 0, 0, false), (false, 2, 0, false), (true, 0, 0, true), (false, 0, 2, true), (false, 1, 1, false)]
+    {
+        let (mut lab, machine) = lab(&[&["unpack"]]);
+        let twin = |id: i64, depth: i64| {
+            let mut twin = sample(id, &["unpack"]);
+            twin.sample.given.hash = SampleHash([9; 32]).to_string();
+            (twin.sample.given.depth, twin.sample.given.root) = (depth, Some(1000 + id));
+            twin
+        };
+        lab.admit(at(1), &twin(1, first_depth)).unwrap();
+        let first = assigned(&lab.take()).remove(0);
+        lab.admit(at(1), &twin(2, then_depth)).unwrap();
+        // As deep as may be, the machine keeps nothing, and says so.
+        let children = if first_depth < 2 { vec![child(1, "a", "text/plain")] } else { Vec::new() };
+        let brief = Brief { children, partial, ..Brief::default() };
+        lab.result(at(2), machine, PluginResult { brief, ..brought(first.attempt, "unpack", true) });
+        lab.ended(at(2), machine, first.attempt.cast_signed());
+        lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+        let work = lab.take();
+        assert_eq!(assigned(&work).len(), usize::from(is_run), "{partial}, {first_depth} and {then_depth}");
+        assert_eq!(ended(&work).len(), if is_run { 1 } else { 2 });
+    }
+}
+
 #[test]
 fn submitters_without_a_sample_are_forgotten() {
     let (mut lab, _) = lab(&[&["strings"]]);
