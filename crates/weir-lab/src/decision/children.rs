@@ -6,28 +6,28 @@ use crate::active;
 use crate::display_name::display_name;
 use crate::verdict::{Brief, Child};
 use crate::wire::ChildLimits;
+use std::collections::HashSet;
 use std::hash::BuildHasher;
 use weir_store::records::NewSample;
 
-/// How many families are remembered.
+/// When this many families are remembered, those are forgotten of which no sample is open.
 const FAMILIES_MAX: usize = 65_536;
 
 impl Decision {
-    /// Files that were found in a sample become samples, written together with the result that brings them.
-    pub(super) fn add_children(&mut self, now: Now, parent: &TrackedSample, brief: &Brief) {
-        if brief.children.is_empty() || parent.depth >= self.rules.depth_max {
+    /// Files that were found in a sample become samples, written together with the result that brings them. Those for which its family has no room are
+    /// left out, and the brief says so: several attempts may fill a family at once, each within the limits that it was given.
+    pub(super) fn add_children(&mut self, now: Now, parent: &TrackedSample, brief: &mut Brief) {
+        let found = std::mem::take(&mut brief.children);
+        let named = found.len();
+        if parent.depth < self.rules.depth_max {
+            brief.children = found.into_iter().filter(|child| self.has_room(parent, child)).collect();
+        }
+        let left_out = named - brief.children.len();
+        if left_out > 0 {
+            brief.leave_out(left_out, "the sample has as many as it may, or they are too deep in it");
+        }
+        if brief.children.is_empty() {
             return;
-        }
-        if self.families.len() >= FAMILIES_MAX {
-            self.families.clear();
-        }
-        // The same file, found by two plugins or sent twice, is one child and takes one place.
-        let family = self.families.entry(parent.root).or_default();
-        let most = self.rules.children.count as usize;
-        for child in &brief.children {
-            if family.len() < most {
-                family.insert(self.hasher.hash_one(ticket(parent, child)));
-            }
         }
         self.work.batch.children_max = self.rules.children.count.into();
         for child in &brief.children {
@@ -50,6 +50,29 @@ impl Decision {
                 partial: i64::from(parent.choices().are_partial()),
             });
         }
+    }
+
+    /// Gives a child its place. The same file, found by two plugins or sent twice, is one child and takes one place.
+    fn has_room(&mut self, parent: &TrackedSample, child: &Child) -> bool {
+        if self.families.len() >= FAMILIES_MAX {
+            let open: HashSet<i64> = self.samples.values().map(|held| held.root).collect();
+            self.families.retain(|root, _| open.contains(root) || *root == parent.root);
+        }
+        let place = self.hasher.hash_one(ticket(parent, child));
+        let most = self.rules.children.count as usize;
+        let family = self.families.entry(parent.root).or_default();
+        family.contains(&place) || (family.len() < most && family.insert(place))
+    }
+
+    /// Whether the children of a sample that was submitted are known, and those of its children.
+    pub fn knows_family(&self, root: i64) -> bool {
+        self.families.contains_key(&root)
+    }
+
+    /// The tickets of the children that an earlier leader has made.
+    pub fn learn_family(&mut self, root: i64, tickets: &[String]) {
+        let places = tickets.iter().map(|ticket| self.hasher.hash_one(ticket));
+        self.families.entry(root).or_default().extend(places);
     }
 
     /// How many files an attempt at this sample may find in it.

@@ -77,8 +77,8 @@ pub struct Decision {
     rules: Rules,
     /// Names of submitters, each once; those without a sample are forgotten when there are many.
     people: HashSet<Arc<str>>,
-    /// The children that were made recently of a sample that was submitted, each as a hash of its parent and its content.
-    /// The database has the true list; this only keeps machines from storing files that will not be accepted.
+    /// The children that were made of a sample that was submitted, each as a hash of its ticket. The list in the database is the same: what an earlier
+    /// leader has made is read together with the samples that are open.
     families: HashMap<i64, HashSet<u64>>,
     recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
@@ -186,19 +186,19 @@ impl Decision {
             if cached && self.rules.runs(&plugin) && !is_alike() {
                 continue;
             }
-            let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
+            let mut brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
             // Not reused: a result without some files, because there was no room for them where it was made; and one with files, if this sample is too deep.
             let too_deep = held.depth >= self.rules.depth_max && !brief.children.is_empty();
             if cached && (brief.partial || too_deep) {
                 continue;
             }
             wanted.retain(|other| *other != plugin);
-            let vouches = self.rules.vouches(&plugin, &held);
-            held.learn(&brief.findings, vouches);
             if cached {
                 // The children from its own results were made together with those results.
-                self.add_children(now, &held, &brief);
+                self.add_children(now, &held, &mut brief);
             }
+            let vouches = self.rules.vouches(&plugin, &held);
+            held.learn(&brief.findings, vouches);
         }
         if wanted.is_empty() {
             // The same content was analysed before, or the last leader had no time to write its end.
@@ -525,17 +525,20 @@ impl Decision {
     }
 
     /// Writes a result to the batch, whether it counts or not.
-    fn keep(&mut self, now: Now, sample: SampleId, brought: PluginResult, verdict: Verdict) {
+    fn keep(&mut self, now: Now, sample: SampleId, mut brought: PluginResult, verdict: Verdict) {
         let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
         let (row, hash) = (held.row, held.hash);
         if !brought.is_valid() {
             held.suffer(&brought.brief.findings);
         }
         if verdict == Verdict::Accepted {
-            let vouches = self.rules.vouches(&brought.plugin, held);
-            held.learn(&brought.brief.findings, vouches);
             let parent = held.clone();
-            self.add_children(now, &parent, &brought.brief);
+            // Before it is written down: what is left out must be a doubt under the next leader, too.
+            self.add_children(now, &parent, &mut brought.brief);
+            let vouches = self.rules.vouches(&brought.plugin, &parent);
+            if let Some(held) = self.samples.get_mut(&sample) {
+                held.learn(&brought.brief.findings, vouches);
+            }
             if parent.choices().is_none() {
                 self.remember(&parent, &brought.plugin, &brought.brief);
             }

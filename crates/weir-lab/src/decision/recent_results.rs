@@ -45,13 +45,14 @@ impl Decision {
     pub(super) fn is_known(&mut self, now: Now, start: &Assignment) -> bool {
         let Some(known) = self.known(start) else { return false };
         let sample = start.attempt.sample;
-        for (plugin, brief) in known {
-            if let Some(held) = self.samples.get_mut(&sample) {
+        for (plugin, mut brief) in known {
+            if let Some(parent) = self.samples.get(&sample).cloned() {
+                self.add_children(now, &parent, &mut brief);
                 let name = self.plugins.name(plugin.number().into());
-                let vouches = name.is_some_and(|name| self.rules.vouches(name, held));
-                held.learn(&brief.findings, vouches);
-                let parent = held.clone();
-                self.add_children(now, &parent, &brief);
+                let vouches = name.is_some_and(|name| self.rules.vouches(name, &parent));
+                if let Some(held) = self.samples.get_mut(&sample) {
+                    held.learn(&brief.findings, vouches);
+                }
             }
             self.scheduler.known(now.clock, sample, plugin);
         }
@@ -67,7 +68,7 @@ impl Decision {
     fn known(&self, start: &Assignment) -> Option<Vec<(PluginId, Brief)>> {
         let held = self.samples.get(&start.attempt.sample).filter(|held| !held.is_of_its_own())?;
         let of = |plugin: PluginId| {
-            let number = plugin.number().into();
+            let number = u32::from(plugin.number());
             let known = self.recent_results.get(&(held.hash, number, self.way(held, number)))?;
             Some((plugin, known.clone()))
         };

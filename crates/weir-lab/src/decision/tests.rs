@@ -87,7 +87,11 @@ fn finding(level: Level) -> crate::verdict::Finding {
 
 /// A decision with one machine whose VMs run these plugins and are ready.
 fn lab(vms: &[&[&str]]) -> (Decision, MachineId) {
-    let mut lab = Decision::new(Settings::default(), EPOCH, rules());
+    lab_of(rules(), vms)
+}
+
+fn lab_of(rules: Rules, vms: &[&[&str]]) -> (Decision, MachineId) {
+    let mut lab = Decision::new(Settings::default(), EPOCH, rules);
     let offer = |(number, plugins): (usize, &&[&str])| VmOffer {
         name: format!("vm_{number}"),
         plugins: plugins.iter().map(|name| plugin(name)).collect(),

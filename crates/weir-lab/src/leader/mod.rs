@@ -297,6 +297,7 @@ impl Leader {
             // It may not have been read yet.
             let next = self.records.lab_samples().open(sample - 1, 1).await?;
             if let Some(open) = next.first().filter(|open| open.sample.id == sample) {
+                self.know_families(std::slice::from_ref(open)).await?;
                 self.admit(open);
             }
         }
@@ -337,6 +338,7 @@ impl Leader {
     async fn read_on(&mut self) -> Result<(), LeaderEnd> {
         let Some(after) = self.reading.take() else { return Ok(()) };
         let page = self.records.lab_samples().open(after, PAGE).await?;
+        self.know_families(&page).await?;
         for open in &page {
             if self.admit(open) == Admitted::Full {
                 return Ok(());
@@ -364,6 +366,24 @@ impl Leader {
         if usize::try_from(open) != Ok(self.decision.open()) {
             tracing::info!(open, known = self.decision.open(), "a sample was missed: all are read again");
             self.look(0);
+        }
+        Ok(())
+    }
+
+    /// Reads what earlier leaders have found in these samples, and in those of which they are parts: it takes up their room for children.
+    async fn know_families(&mut self, page: &[OpenSample]) -> Result<(), RecordsError> {
+        // A sample that was submitted, and of whose content no plugin has brought anything, has no children.
+        let has_results = |open: &OpenSample| open.have != "[]" || open.cached != "[]";
+        let page = page.iter().filter(|open| open.sample.given.root.is_some() || has_results(open));
+        let roots = page.map(|open| open.sample.given.root.unwrap_or(open.sample.id));
+        let roots: BTreeSet<i64> = roots.filter(|root| !self.decision.knows_family(*root)).collect();
+        if roots.is_empty() {
+            return Ok(());
+        }
+        let roots: Vec<i64> = roots.into_iter().collect();
+        roots.iter().for_each(|root| self.decision.learn_family(*root, &[]));
+        for (root, ticket) in self.records.lab_samples().families(&roots).await? {
+            self.decision.learn_family(root, &[ticket]);
         }
         Ok(())
     }

@@ -461,6 +461,9 @@ pub(crate) async fn children(records: Records) {
     assert!(records.lab_attempts().commit(&fence, &batch(more)).await.unwrap());
     let grand = records.lab_samples().children(first[0].id, 10).await.unwrap();
     assert_eq!(grand.len(), 1, "three of one root are allowed");
+    let mut family = records.lab_samples().families(&[root, 4711]).await.unwrap();
+    family.sort();
+    assert_eq!(family, ["c1", "c2", "g1"].map(|ticket| (root, ticket.to_owned())));
     let verdict = async |id: i64| records.lab_samples().find(id).await.unwrap().unwrap().verdict;
     let end = |id, verdict| SampleChange {
         id,

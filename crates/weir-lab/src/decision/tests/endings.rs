@@ -176,6 +176,57 @@ fn a_file_that_two_plugins_find_takes_one_place_in_its_family() {
     assert_eq!(assigned(&lab.take()).remove(0).children.count, 98, "two of a hundred are there");
 }
 
+/// Two attempts fill a family at once, each within the limits that it was given: what finds no room is a doubt, also under the next leader.
+#[test]
+fn files_without_room_in_their_family_are_a_doubt() {
+    let few = || Rules { children: ChildLimits { count: 3, bytes: 1 << 20 }, ..rules() };
+    let (mut lab, machine) = lab_of(few(), &[&["unpack"], &["unpack"]]);
+    let inner = || {
+        let mut inner = sample(12, &["unpack"]);
+        (inner.sample.given.depth, inner.sample.given.root) = (1, Some(11));
+        inner
+    };
+    lab.admit(at(1), &sample(11, &["unpack"])).unwrap();
+    lab.admit(at(1), &inner()).unwrap();
+    let attempts = assigned(&lab.take());
+    assert_eq!(attempts.iter().map(|assignment| assignment.children.count).collect::<Vec<_>>(), [3, 3]);
+    let of = |sample: i64| SampleHash([sample as u8; 32]);
+    let attempt = |sample: i64| attempts.iter().find(|given| given.sample == of(sample)).unwrap().attempt;
+    let brief = |hashes: [u8; 2]| Brief {
+        findings: vec![finding(Level::Safe)],
+        children: hashes.map(|hash| child(hash, "a", "text/plain")).to_vec(),
+        ..Brief::default()
+    };
+    lab.result(at(2), machine, PluginResult { brief: brief([1, 2]), ..brought(attempt(11), "unpack", true) });
+    lab.result(at(2), machine, PluginResult { brief: brief([3, 4]), ..brought(attempt(12), "unpack", true) });
+    let work = lab.take();
+    assert_eq!(work.batch.children.len(), 3);
+    let verdicts: Vec<(i64, i64)> = work.batch.changes.iter().map(|change| (change.id, change.verdict)).collect();
+    assert_eq!(verdicts, [(11, 1), (12, 0)]);
+    assert!(work.batch.changes[1].reasons.contains("files that are not analysed: 1"), "{work:?}");
+    // As it is written down, the next leader finds the doubt in it, and nobody else uses it.
+    let (mut next, _) = lab_of(few(), &[&["unpack"]]);
+    let written: Brief = serde_json::from_str(&work.batch.results[1].brief).unwrap();
+    assert_eq!((written.partial, written.children.len()), (true, 1));
+    next.admit(at(3), &OpenSample { have: results(&["unpack"], &written), ..inner() }).unwrap();
+    assert_eq!(next.take().batch.changes[0].verdict, 0);
+    // The next leader knows how many there are.
+    assert!(!next.knows_family(11));
+    let tickets: Vec<String> = work.batch.children.iter().map(|child| child.ticket.clone()).collect();
+    next.learn_family(11, &tickets);
+    let mut third = sample(13, &["unpack"]);
+    (third.sample.given.depth, third.sample.given.root) = (1, Some(11));
+    next.admit(at(4), &third).unwrap();
+    let given = assigned(&next.take()).remove(0);
+    assert_eq!(given.children.count, 0);
+    // What a twin has brought elsewhere finds no room here either.
+    let twin = OpenSample { cached: results_of("a.exe", &["unpack"], &brief([5, 6])), ..inner() };
+    next.admit(at(5), &twin).unwrap();
+    let work = next.take();
+    assert_eq!((work.batch.children.len(), work.batch.changes[0].verdict), (0, 0));
+    assert!(work.batch.changes[0].reasons.contains("files that are not analysed: 2"), "{work:?}");
+}
+
 #[test]
 fn why_names_what_is_missing_and_what_goes_first() {
     let (mut lab, _) = lab(&[&["strings"]]);

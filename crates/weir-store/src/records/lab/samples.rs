@@ -234,6 +234,16 @@ impl SampleRecords {
         )
     }
 
+    /// The tickets of all samples that were found in these, however deep, each with the one that was submitted.
+    pub async fn families(&self, roots: &[i64]) -> Result<Vec<(i64, String)>, RecordsError> {
+        let roots = serde_json::json!(roots).to_string();
+        let sql = self.db.either(
+            "select root, ticket from lab_samples where root in (select value from json_each($1))",
+            "select root, ticket from lab_samples where root in (select jsonb_array_elements_text($1::jsonb)::bigint)",
+        );
+        Ok(read!(self, pool => sqlx::query_as(sql).bind(&roots).fetch_all(pool).await?))
+    }
+
     /// What waits in each priority, the most urgent first.
     pub async fn queue(&self) -> Result<Vec<QueueRow>, RecordsError> {
         let rows: Vec<(i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(
