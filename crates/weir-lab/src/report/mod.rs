@@ -1,7 +1,7 @@
 //! The report of one sample: what every plugin says about it and about the files found in it, and what others can watch for.
 //!
 //! It is made from the records each time it is asked for. [`misp`] and [`stix`] write the same report in other formats. Ids in them are
-//! derived from the content, so that the same sample is the same event wherever it is exported.
+//! derived from the content, in STIX also from when it came, so that the same sample is the same event however often it is exported.
 
 pub mod attack;
 mod behaviour;

@@ -1,8 +1,9 @@
 //! The report as a STIX 2.1 bundle: the files, the result of each plugin's analysis, the malware if it is one, indicators, and a report
 //! object that refers to all of them.
 //!
-//! Ids follow from content. Files, addresses and names have the ids that the standard gives them (section 2.9), so that they
-//! are the same objects in whatever bundle.
+//! Files, addresses and names have the ids that the standard gives them (section 2.9), so that they are the same objects in whatever bundle.
+//! The ids of the others follow from the sample and from when it came. An export of the same sample later, when more is known, has the same
+//! objects in a newer version: the same `created` and a later `modified` (section 3.6). The same content handed in again is told by objects of its own.
 
 use super::ioc::IocKind;
 use super::{Merged, rfc3339, uuid};
@@ -24,7 +25,8 @@ pub fn bundle(merged: &Merged) -> Value {
     let mut objects = Objects {
         all: Vec::new(),
         sample: sample.hash.clone(),
-        at: rfc3339(merged.at()),
+        created: rfc3339(sample.arrived_at),
+        modified: rfc3339(merged.at().max(sample.arrived_at)),
         marking: marking["id"].clone(),
     };
     let identity = objects.add("identity", "weir", json!({ "name": "Weir", "identity_class": "system" }));
@@ -60,16 +62,17 @@ pub fn bundle(merged: &Merged) -> Value {
         objects.indicator(ioc.kind, &ioc.value, &ioc.from, &identity);
     }
     let everything: Vec<Value> = objects.all.iter().map(|object| object["id"].clone()).collect();
-    let published = objects.at.clone();
-    objects.add(
-        "report",
-        "",
-        json!({
-            "name": format!("Analysis of {}", name(sample)), "published": published, "created_by_ref": identity,
-            "report_types": ["malware"], "labels": [format!("verdict-{}", sample.verdict)],
-            "description": merged.page.reasons.join("; "), "object_refs": everything,
-        }),
-    );
+    let published = objects.modified.clone();
+    let mut report = json!({
+        "name": format!("Analysis of {}", name(sample)), "published": published, "created_by_ref": identity,
+        "labels": [format!("verdict-{}", sample.verdict)],
+        "description": merged.page.reasons.join("; "), "object_refs": everything,
+    });
+    // The standard has no word for a report about something harmless, or of which nothing is known.
+    if sample.verdict == Verdict::Malicious.word() {
+        report["report_types"] = json!(["malware"]);
+    }
+    objects.add("report", "", report);
     objects.all.insert(0, marking);
     json!({ "type": "bundle", "id": format!("bundle--{}", uuid::named(&format!("stix {}", sample.hash))), "objects": objects.all })
 }
@@ -91,7 +94,10 @@ struct Objects {
     all: Vec<Value>,
     /// The hash of the sample that was asked for.
     sample: String,
-    at: String,
+    /// When the sample came: that stays the same.
+    created: String,
+    /// When what is known of it last changed.
+    modified: String,
     /// Who may be told of each.
     marking: Value,
 }
@@ -99,13 +105,14 @@ struct Objects {
 impl Objects {
     /// An object with an id of its own in this report; an empty text is left out, as the standard requires.
     fn add(&mut self, kind: &str, of: &str, fields: Value) -> Value {
-        let id: Value = format!("{kind}--{}", uuid::named(&format!("stix {kind} {} {of}", self.sample))).into();
+        let named = format!("stix {kind} {} {} {of}", self.sample, self.created);
+        let id: Value = format!("{kind}--{}", uuid::named(&named)).into();
         let mut object = Map::new();
         object.insert("type".into(), kind.into());
         object.insert("spec_version".into(), "2.1".into());
         object.insert("id".into(), id.clone());
-        object.insert("created".into(), self.at.clone().into());
-        object.insert("modified".into(), self.at.clone().into());
+        object.insert("created".into(), self.created.clone().into());
+        object.insert("modified".into(), self.modified.clone().into());
         let Value::Object(fields) = fields else { return id };
         object.extend(fields.into_iter().filter(|(_, value)| value.as_str() != Some("")));
         self.push(object.into());
@@ -190,7 +197,7 @@ impl Objects {
         };
         self.observe(observed, &json!({ "value": value }), json!({}));
         let quoted = value.replace('\\', "\\\\").replace('\'', "\\'");
-        let valid_from = self.at.clone();
+        let valid_from = self.created.clone();
         self.add("indicator", &format!("{path} {value}"), json!({
             "name": value, "pattern": format!("[{path} = '{quoted}']"), "pattern_type": "stix", "valid_from": valid_from,
             "indicator_types": ["anomalous-activity"], "created_by_ref": identity, "description": format!("found by {from}"),
@@ -230,5 +237,43 @@ mod tests {
             .find(|object| object["type"] == "indicator" && object["name"].as_str().unwrap().starts_with("http"))
             .unwrap();
         assert_eq!(url["pattern"], r"[url:value = 'http://evil.example/a?b=\'c\'']");
+    }
+
+    #[test]
+    fn a_later_export_has_newer_versions_of_the_same_objects() {
+        let early = super::super::tests::merged();
+        let mut late = early.clone();
+        late.parts[0].sample.ended_at = Some(1_700_000_900_000_000_000);
+        let mut again = early.clone();
+        again.page.sample.arrived_at += 1_000_000_000;
+        let versions = |merged: &Merged| -> Vec<[String; 3]> {
+            let bundle = bundle(merged);
+            let objects = bundle["objects"].as_array().unwrap().clone();
+            let made = objects.into_iter().filter(|object| object.get("modified").is_some());
+            made.map(|object| ["id", "created", "modified"].map(|key| object[key].as_str().unwrap().to_owned()))
+                .collect()
+        };
+        let (early, late, again) = (versions(&early), versions(&late), versions(&again));
+        assert!(!early.is_empty() && early.len() == late.len());
+        for ([id, created, modified], [late_id, late_created, late_modified]) in early.iter().zip(&late) {
+            assert_eq!((id, created), (late_id, late_created));
+            assert!(created < modified && modified < late_modified, "{created} {modified} {late_modified}");
+        }
+        assert!(
+            early.iter().all(|[id, ..]| !again.iter().any(|[other, ..]| other == id)),
+            "another time, other objects"
+        );
+    }
+
+    #[test]
+    fn only_a_report_about_malware_says_that_it_is_one() {
+        for (verdict, types) in [("malicious", json!(["malware"])), ("clean", Value::Null), ("unknown", Value::Null)] {
+            let mut merged = super::super::tests::merged();
+            merged.page.sample.verdict = verdict.into();
+            let bundle = bundle(&merged);
+            let report =
+                bundle["objects"].as_array().unwrap().iter().find(|object| object["type"] == "report").unwrap();
+            assert_eq!(report["report_types"], types, "{verdict}");
+        }
     }
 }
