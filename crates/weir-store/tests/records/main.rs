@@ -5,6 +5,7 @@ mod alike;
 mod correspondents;
 mod incidents;
 mod lab;
+mod lab_verdicts;
 mod past;
 mod quarantine;
 mod tracking;
@@ -16,9 +17,10 @@ use alike::in_other_letters;
 use correspondents::{many_relays, packs};
 use incidents::{bounded, kept_until_over, taken_over};
 use lab::{
-    abandoned, children, doubts, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader,
-    one_result, opinions, pruned, queue, samples,
+    abandoned, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader, one_result, pruned,
+    queue, samples,
 };
+use lab_verdicts::{children, doubts, opinions};
 
 use past::kept_and_bounded;
 use quarantine::{quarantined, quarantined_crowds, viruses};
