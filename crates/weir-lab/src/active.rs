@@ -67,6 +67,13 @@ pub(crate) fn are_opened_alike(one: &str, other: &str) -> bool {
     way(one) == way(other)
 }
 
+/// Whether what is known of a file with this type and name also holds for its content under another name. What is a script although its name does
+/// not say so begins with `#!`, and as a `.sh` it is the same.
+pub(crate) fn also_opened_so(known: (&str, &str), name: &str) -> bool {
+    let is_script = || known.0 == SCRIPT && way(known.1).is_empty();
+    are_opened_alike(known.1, name) || (is_script() && way(name) == "sh")
+}
+
 /// What distinguishes names by which the same content is opened in different ways; empty for names that have nothing run.
 pub fn way(name: &str) -> String {
     ending(name).filter(|ending| by_ending(ending).is_some()).unwrap_or_default()
@@ -82,7 +89,7 @@ fn by_ending(ending: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{are_opened_alike, kind, otherwise};
+    use super::{also_opened_so, are_opened_alike, kind, otherwise};
 
     #[test]
     fn a_name_may_have_another_program_open_it() {
@@ -143,6 +150,23 @@ mod tests {
             ("application/pdf", "", None),
         ] {
             assert_eq!(kind(file_type, name), expected, "{file_type} {name}");
+        }
+    }
+
+    #[test]
+    fn a_script_without_an_ending_is_the_same_with_it() {
+        let script = "text/x-shellscript";
+        for (known, name, holds) in [
+            ((script, "letter"), "run.sh", true),
+            ((script, "run.sh"), "letter", false),
+            ((script, "letter"), "setup.bat", false),
+            ((script, "letter"), "server.js", false),
+            ((script, "run.sh"), "tool.py", false),
+            (("text/plain", "letter"), "run.sh", false),
+            (("application/vnd.microsoft.portable-executable", "letter"), "run.sh", false),
+            (("text/plain", "letter"), "notes.txt", true),
+        ] {
+            assert_eq!(also_opened_so(known, name), holds, "{known:?} {name}");
         }
     }
 }

@@ -68,7 +68,7 @@ impl Node {
         let rows = self.records().lab_samples().opinions(&hashes).await?;
         let mut opinions = Vec::new();
         for (hash, name) in files {
-            let counts = |row: &&OpinionRow| row.stands || active::are_opened_alike(&row.name, name);
+            let counts = |row: &&OpinionRow| row.stands || active::also_opened_so((&row.file_type, &row.name), name);
             opinions.push(match rows.iter().filter(|row| row.hash == *hash).find(counts) {
                 Some(row) => Some(Opinion { sample: row.sample, standing: self.standing(row).await? }),
                 None => None,

@@ -233,7 +233,7 @@ mod tests {
             {"level":"malicious","namespace":"n","predicate":"rule","value":"EICAR\u001b[2J"}]},
             "artifacts":[{"dataType":"file","file":"a","filename":"b.exe","sha256":"HASH","bytes":5,"contentType":"text/plain"},
             {"dataType":"file","file":"no-hash","sha256":"../ff","bytes":5,"contentType":"text/plain"},
-            {"dataType":"file","file":"c","sha256":"HASH","bytes":5,"contentType":"text/plain"},
+            {"dataType":"file","file":"c","filename":"d.EXE","sha256":"HASH","bytes":5,"contentType":"text/plain"},
             {"dataType":"file","file":"left"},{"dataType":"url","data":"http://x"}]}"#;
         let text = text.replacen("HASH", &"AB".repeat(32), 1).replace("HASH", &"ab".repeat(32));
         let brief = Brief::of("yara", &Report::read(text.as_bytes()).unwrap());

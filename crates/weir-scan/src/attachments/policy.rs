@@ -33,7 +33,7 @@ pub struct Policy {
     pub mismatch: Choice,
     /// Archives and documents with a password.
     pub encrypted: Choice,
-    /// Archives that are damaged or packed in an unknown way.
+    /// Archives that are damaged or packed in an unknown way, and pages with more script than is looked through.
     pub unreadable: Choice,
     /// Archives and parts whose own descriptions disagree.
     pub inconsistent: Choice,

@@ -84,7 +84,11 @@ fn read_attachments(s: &mut Section<'_, '_>) -> Policy {
     policy.mismatch = forbidding(s, "mismatch", "Files that are not what their name says");
     policy.inconsistent = forbidding(s, "inconsistent", "Archives and parts that two readers would read in two ways");
     policy.encrypted = not_scanning(s, "encrypted", "Archives and documents with a password");
-    policy.unreadable = not_scanning(s, "unreadable", "Archives that are damaged or packed in an unknown way");
+    policy.unreadable = not_scanning(
+        s,
+        "unreadable",
+        "Archives that are damaged or packed in an unknown way, and pages with more script than is looked through",
+    );
     let suspecting = [("suspicious", Choice::Suspicious), ("forbid", Choice::Forbid), ("allow", Choice::Allow)];
     policy.macros = s.key("macros", "Documents with macros or with files inside", kinds::choice(suspecting));
     let about =

@@ -13,6 +13,8 @@ pub struct OpinionRow {
     pub sample: i64,
     /// The name it came with: by another name the same content may be opened in another way.
     pub name: String,
+    /// The type of its content, as the name has it.
+    pub file_type: String,
     /// `queued`, `done`, `quarantined`, `unserviceable` or `cancelled`.
     pub state: String,
     /// Why, in words; may be empty.
@@ -37,7 +39,7 @@ const OPINIONS: &str = "with mine as (
   select hash, id, state, why, verdict,
     case when exists (select 1 from lab_samples c where c.root = coalesce(mine.root, mine.id) and c.ended_at is null)
       then null else ended_at end,
-    name,
+    name, file_type,
     cast(case when state = 'done' and verdict = 3 and place_of_verdict = 1 and not exists (select 1 from lab_samples f
         where f.hash = mine.hash and f.partial = 0 and f.forced = 1 and f.id > mine.id and f.state = 'done'
           and not exists (select 1 from lab_samples c where c.root = coalesce(f.root, f.id) and c.ended_at is null))
@@ -56,7 +58,7 @@ impl SampleRecords {
         Ok(read!(self, pool => sqlx::query(sql).bind(&hashes).bind(TOLD_MAX).fetch_all(pool).await?.iter()
             .map(|row| Ok::<_, sqlx::Error>(OpinionRow {
                 hash: row.try_get(0)?, sample: row.try_get(1)?, state: row.try_get(2)?, why: row.try_get(3)?, verdict: row.try_get(4)?,
-                ended_at: row.try_get(5)?, name: row.try_get(6)?, stands: row.try_get::<i64, _>(7)? == 1,
+                ended_at: row.try_get(5)?, name: row.try_get(6)?, file_type: row.try_get(7)?, stands: row.try_get::<i64, _>(8)? == 1,
             })).collect::<Result<_, _>>()?))
     }
 }
