@@ -64,13 +64,15 @@ fn leaves_out(kind: ErrorKind) -> bool {
     )
 }
 
+const RELEASES: [&str; 2] = ["release-0.1.0.md", "release-0.2.0.md"];
+
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folders = ["docs", "docs/algorithms"].map(|folder| root.join(folder));
     let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()));
     let pages = files.filter(|path| path.extension().is_some_and(|kind| kind == "md"));
-    // That page is about an older version of the program.
-    let pages = pages.filter(|path| !path.ends_with("release-0.1.0.md"));
+    // Those pages are about one version of the program each, which may be an older one.
+    let pages = pages.filter(|path| !RELEASES.iter().any(|page| path.ends_with(page)));
     pages.chain([root.join("README.md"), root.join("CONTRIBUTING.md")]).collect()
 }
 
