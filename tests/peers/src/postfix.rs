@@ -60,7 +60,7 @@ pub struct Postfix {
 
 impl Postfix {
     /// Starts one with these lines in `main.cf` and `master.cf`, besides what every Postfix needs. `FOLDER` in them stands for its folder.
-    /// Returns when it listens on `port`.
+    /// Returns when it listens on `port`, and on every other port of 127.0.0.1 that `master` names.
     pub fn start(main: &str, master: &str, port: u16) -> Postfix {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path();
@@ -85,6 +85,12 @@ impl Postfix {
         command.arg("-c").arg(self.folder.path().join("etc")).stdout(Stdio::null()).stderr(Stdio::null());
         self.master = Some(spawn_bound(command));
         self.await_port(port);
+        // The master opens its ports one after the other, and a busy machine takes its time between two of them.
+        let services = std::fs::read_to_string(self.folder.path().join("etc/master.cf")).expect("master.cf");
+        let ports = services
+            .lines()
+            .filter_map(|line| line.strip_prefix("127.0.0.1:")?.split_once(" inet ")?.0.trim().parse().ok());
+        ports.for_each(|port| self.await_port(port));
     }
 
     /// Kills it with all its helpers, like a crash of the machine, and starts it again.
