@@ -55,7 +55,7 @@ settings! {
         pub keep_stopped: Duration = duration("7d", "1s"..="3650d"),
         /// Messages of one user that may wait on this relay, to be delivered or held; more are refused for now. 0 is no limit
         pub user_messages: u64 = number(20_000, 0..=1_000_000_000),
-        /// The disk space that they may take
+        /// The disk space that they may take. 0 is no limit
         pub user_size: u64 = size("10GiB", "0"..="1024GiB"),
         /// Peers that may use XCLIENT and XFORWARD
         pub trusted: Vec<IpNetwork> = networks(256),
