@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 pub const LISTED_MAX: usize = 512;
 /// The longest text of a report.
 pub const TEXT_MAX: usize = 1024;
+/// The longest path that a system opens.
+const PATH_MAX: usize = 4096;
 /// The most arguments of a process that are listed.
 pub const ARGUMENTS_MAX: usize = 32;
 /// How much of what a sample prints is kept.
@@ -70,23 +72,33 @@ impl Behaviour {
     /// Where each file that was written or renamed is in the end, as far as this list tells; none for those that were deleted. A folder may
     /// have been renamed around a file: then the path under which the file was written leads nowhere any more.
     pub fn places(&self) -> Vec<Option<String>> {
-        let place = |(at, change): (usize, &FileChange)| {
-            let path = match change.what.as_str() {
-                "written" => &change.path,
-                "renamed" => change.to.as_ref().unwrap_or(&change.path),
-                _ => return None,
-            };
-            // The other half of an exchange concerns what was there before.
-            let later = self.files.iter().skip(at + 1).skip_while(|later| change.to.is_some() && later.swaps);
-            let (mut path, mut carried) = (path.clone(), false);
-            for later in later {
-                let next = later.carries(&path).filter(|_| !(later.swaps && carried));
-                carried = next.is_some();
-                path = next.unwrap_or(path);
-            }
-            Some(path)
+        (0..self.files.len()).map(|at| self.names(at).and_then(Iterator::last)).collect()
+    }
+
+    /// The paths that the file of this entry had from then on: its own, and one more for each folder that was renamed around it.
+    pub fn names(&self, at: usize) -> Option<impl Iterator<Item = String>> {
+        let change = self.files.get(at)?;
+        let path = match change.what.as_str() {
+            "written" => &change.path,
+            "renamed" => change.to.as_ref().unwrap_or(&change.path),
+            _ => return None,
         };
-        self.files.iter().enumerate().map(place).collect()
+        // The other half of an exchange concerns what was there before.
+        let is_own_half = move |later: &&FileChange| change.to.is_some() && later.swaps;
+        let mut later = self.files.iter().skip(at + 1).skip_while(is_own_half);
+        let (mut now, mut carried) = (path.clone(), false);
+        let next = move || {
+            for change in later.by_ref() {
+                let next = change.carries(&now).filter(|_| !(change.swaps && carried));
+                carried = next.is_some();
+                if let Some(next) = next {
+                    now.clone_from(&next);
+                    return Some(next);
+                }
+            }
+            None
+        };
+        Some(std::iter::once(path.clone()).chain(std::iter::from_fn(next)))
     }
 }
 
@@ -104,10 +116,10 @@ impl FileChange {
     }
 }
 
-/// A path below a folder that has another name now.
+/// A path below a folder that has another name now. No system opens a longer one, and each name makes it longer.
 fn moved(path: &str, folder: &str, to: &str) -> Option<String> {
     let rest = path.strip_prefix(folder).filter(|rest| rest.starts_with('/'))?;
-    Some(format!("{to}{rest}"))
+    (to.len() + rest.len() <= PATH_MAX).then(|| format!("{to}{rest}"))
 }
 
 /// A process.
@@ -343,5 +355,11 @@ mod tests {
         let exchange =
             vec![written("/a/x"), written("/b/y"), renamed("/a", "/b"), swapped("/b", "/a"), renamed("/b", "/c")];
         assert_eq!(places(exchange), at(&["/c/x", "/a/y", "/b", "/a", "/c"]));
+        // A list that somebody made up: the path grows with each of its lines.
+        let long = vec![written("/d/x")]
+            .into_iter()
+            .chain((0..500).map(|_| renamed("/d", &format!("/d/{}", "d".repeat(1000)))));
+        let long = places(long.collect()).remove(0).unwrap();
+        assert!(long.len() <= PATH_MAX, "{}", long.len());
     }
 }

@@ -104,6 +104,8 @@ pub(super) fn level(points: u32) -> Level {
 }
 
 const EVIDENCE_MAX: usize = 120;
+/// The most names of files that are looked at: more than as many files have that a report lists, unless most of it is renames.
+const NAMES_MAX: usize = 65_536;
 /// An honest program does not sleep for this long.
 const LONG_SLEEP_S: u64 = 120;
 /// This many files of others are many.
@@ -169,22 +171,13 @@ struct Happenings<'a> {
 impl<'a> Happenings<'a> {
     fn new(behaviour: &'a Behaviour) -> Happenings<'a> {
         let (mut written, mut callers) = (BTreeMap::<String, u32>::new(), BTreeSet::new());
-        for file in &behaviour.files {
-            match (file.what.as_str(), file.to.as_deref()) {
-                ("written", _) => {
-                    written.entry(file.path.clone()).or_insert(file.pid);
+        for (at, file) in behaviour.files.iter().enumerate() {
+            // If it is renamed, it is of the process that wrote it under its old name.
+            let who = written.get(&file.path).copied().filter(|_| file.what == "renamed").unwrap_or(file.pid);
+            for name in behaviour.names(at).into_iter().flatten() {
+                if written.len() < NAMES_MAX {
+                    written.entry(name).or_insert(who);
                 }
-                ("renamed", Some(to)) => {
-                    // If it is a folder, everything in it has a new name.
-                    let inside = written.iter().filter_map(|(path, who)| Some((file.carries(path)?, *who)));
-                    for (path, who) in inside.collect::<Vec<_>>() {
-                        written.entry(path).or_insert(who);
-                    }
-                    // The process that wrote it under its old name.
-                    let who = written.get(&file.path).copied().unwrap_or(file.pid);
-                    written.entry(to.to_owned()).or_insert(who);
-                }
-                _ => {}
             }
         }
         callers.extend(

@@ -63,10 +63,11 @@ pub(super) fn abuses_services(seen: &Happenings<'_>) -> Option<(u32, String)> {
 
 /// It makes a file that it wrote look as old as another.
 pub(super) fn backdates(seen: &Happenings<'_>) -> Option<(u32, String)> {
+    let written: BTreeSet<&str> = seen.written.keys().map(|path| name_of(path)).collect();
     let is_old = |process: &&Process| {
         let words = || process.arguments.iter().skip(1);
         let asks = words().any(|word| ["-r", "-t", "-d", "--reference", "--date"].iter().any(|o| word.starts_with(o)));
-        let own = words().any(|word| seen.written.keys().any(|path| path == word || name_of(path) == name_of(word)));
+        let own = words().any(|word| written.contains(name_of(word)));
         names(process).contains(&"touch") && asks && own
     };
     seen.behaviour.processes.iter().find(is_old).map(|process| (2, process.arguments.join(" ")))

@@ -96,6 +96,21 @@ fn judged(behaviour: &Behaviour) -> (Level, Vec<(&'static str, u32)>) {
 /// A name, what was seen, and the rules that should match with their points.
 type Case<'a> = (&'a str, Behaviour, &'a [(&'a str, u32)]);
 
+/// Two folders that change places over and over, each time one level deeper: a file has one more name with each step, and not twice as many.
+#[test]
+fn names_of_files_do_not_multiply() {
+    let mut steps = vec![writes(7, "/tmp/w/x")];
+    for depth in 0..18 {
+        steps.extend([renames("/tmp/w", "/tmp/v"), renames("/tmp/v", &format!("/tmp/w/{depth}"))]);
+    }
+    let behaviour = all(steps);
+    let names = Happenings::new(&behaviour).written.len();
+    assert!(names < 1000, "{names}");
+    let deepest: String = (0..18).rev().map(|depth| format!("/{depth}")).collect();
+    let deepest = all(vec![behaviour, runs(&format!("/tmp/w{deepest}/x"), &["x"])]);
+    assert_eq!(judged(&deepest).1, [("runs-written", 3)]);
+}
+
 #[test]
 fn each_rule_sees_what_it_is_for_and_nothing_else() {
     let table: &[Case] = &[
