@@ -3,6 +3,9 @@
 //! A scanner that finds nothing in such a file does not know what it does. So if no guest of the lab can run it, its verdict stays
 //! *unknown*. Its kind is known by its type, or by the name under which a person would open it.
 
+use weir_scan::attachments::policy::FORBIDDEN;
+use weir_scan::file_name;
+
 /// Types by content.
 const TYPES: [(&str, &str); 10] = [
     ("application/x-python-code", "compiled Python"),
@@ -23,14 +26,26 @@ const ENDINGS: [(&str, &[&str]); 8] = [
         "a script for Windows",
         &["js", "jse", "vbs", "vbe", "wsf", "wsh", "hta", "bat", "cmd", "ps1", "psm1", "sct", "reg"],
     ),
-    ("a script", &["sh", "bash", "py", "pyw", "pl", "rb", "php", "lua", "awk", "run"]),
-    ("compiled Python", &["pyc", "pyo", "pyz"]),
-    ("a program", &["exe", "dll", "scr", "com", "cpl", "pif", "msi", "msix", "appx", "elf", "deb", "rpm", "appimage"]),
+    (
+        "a script",
+        &["sh", "bash", "csh", "ksh", "zsh", "command", "tool", "py", "pyw", "pl", "rb", "php", "lua", "awk", "run"],
+    ),
+    ("compiled Python", &["pyc", "pyo", "pyz", "pyzw"]),
+    (
+        "a program",
+        &[
+            "exe", "dll", "scr", "com", "cpl", "pif", "ocx", "sys", "drv", "vxd", "msi", "msix", "appx", "elf", "deb",
+            "rpm", "appimage",
+        ],
+    ),
     ("a program in Java", &["jar", "class", "jnlp"]),
-    ("a page with scripts", &["svg", "html", "htm", "xhtml", "mht", "mhtml", "chm"]),
+    ("a page with scripts", &["svg", "html", "htm", "shtml", "xht", "xhtml", "mht", "mhtml", "chm"]),
     ("a disk image", &["iso", "img", "vhd", "vhdx", "dmg", "udf"]),
     ("a shortcut", &["lnk", "url", "scf", "desktop", "library-ms", "settingcontent-ms"]),
 ];
+
+/// What else runs when it is opened, by the list that mail goes by.
+const OTHER: &str = "a file that has something run when it is opened";
 
 /// Types that a guest runs by their bytes, whatever their names.
 const RUN_BY_BYTES: [&str; 5] =
@@ -38,28 +53,28 @@ const RUN_BY_BYTES: [&str; 5] =
 const SCRIPT: &str = "text/x-shellscript";
 const WINDOWS_PROGRAM: &str = "application/vnd.microsoft.portable-executable";
 /// Kinds that other programs make of such bytes: a batch file or a page may begin with anything, and an archive or disc with anything before it.
-const READ_OTHERWISE: [&str; 5] =
-    ["a script for Windows", "a program in Java", "a page with scripts", "a disk image", "a shortcut"];
+const READ_OTHERWISE: [&str; 6] =
+    ["a script for Windows", "a program in Java", "a page with scripts", "a disk image", "a shortcut", OTHER];
 
 /// What such a file is; None if nothing happens when it is opened.
 pub(crate) fn kind(file_type: &str, name: &str) -> Option<&'static str> {
     let by_type = TYPES.iter().find(|(known, _)| *known == file_type).map(|(_, kind)| *kind);
-    by_type.or_else(|| by_ending(&ending(name)?))
+    by_type.or_else(|| endings(name).find_map(|ending| by_ending(&ending)))
 }
 
 /// What else a file is that a guest runs by its bytes: its name may have it opened by something else, which reads other things in it. None if
 /// its name belongs to its bytes.
 pub(crate) fn otherwise(file_type: &str, name: &str) -> Option<&'static str> {
-    let ending = ending(name).filter(|_| RUN_BY_BYTES.contains(&file_type))?;
-    let is_own = match file_type {
+    let is_own = |ending: &str| match file_type {
         // These engines read the whole file first, and a file that begins with `#!` is an error to them; to Node.js it is a script of its own.
-        SCRIPT => ["js", "jse", "vbs", "vbe"].contains(&ending.as_str()),
+        SCRIPT => ["js", "jse", "vbs", "vbe"].contains(&ending),
         "application/x-ms-shortcut" => ending == "lnk",
         _ => false,
     };
     // A shell reads a Windows program as a script if somebody wrote it so.
     let fits = |kind: &&str| READ_OTHERWISE.contains(kind) || (file_type == WINDOWS_PROGRAM && *kind == "a script");
-    by_ending(&ending).filter(|_| !is_own).filter(fits)
+    let mut endings = endings(name).filter(|ending| RUN_BY_BYTES.contains(&file_type) && !is_own(ending));
+    endings.find_map(|ending| by_ending(&ending).filter(fits))
 }
 
 /// Whether files of one content would be opened in the same way under both names.
@@ -76,20 +91,26 @@ pub(crate) fn also_opened_so(known: (&str, &str), name: &str) -> bool {
 
 /// What distinguishes names by which the same content is opened in different ways; empty for names that have nothing run.
 pub fn way(name: &str) -> String {
-    ending(name).filter(|ending| by_ending(ending).is_some()).unwrap_or_default()
+    endings(name).find(|ending| by_ending(ending).is_some()).unwrap_or_default()
 }
 
-fn ending(name: &str) -> Option<String> {
-    name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase())
+/// The extensions that some desktop would go by: before a colon, say, or without what nobody sees. What cannot be shown of a name is one of two signs by
+/// now.
+fn endings(name: &str) -> impl Iterator<Item = String> {
+    let is_nothing = |c: char| matches!(c, '.' | '·' | '\u{fffd}') || c.is_whitespace();
+    file_name::extensions(name.trim_end_matches(is_nothing))
 }
 
 fn by_ending(ending: &str) -> Option<&'static str> {
-    ENDINGS.iter().find(|(_, endings)| endings.contains(&ending)).map(|(kind, _)| *kind)
+    let known = ENDINGS.iter().find(|(_, endings)| endings.contains(&ending)).map(|(kind, _)| *kind);
+    let is_other = || FORBIDDEN.split_ascii_whitespace().any(|other| other == ending);
+    known.or_else(|| is_other().then_some(OTHER))
 }
 
 #[cfg(test)]
 mod tests {
     use super::{also_opened_so, are_opened_alike, kind, otherwise};
+    use weir_scan::{attachments::policy, samples};
 
     #[test]
     fn a_name_may_have_another_program_open_it() {
@@ -137,6 +158,29 @@ mod tests {
     }
 
     #[test]
+    fn what_mail_calls_a_script_or_does_not_let_through_is_one_here() {
+        let forbidden = policy::FORBIDDEN.split_ascii_whitespace().chain(policy::FORBIDDEN_SECOND.split(' '));
+        for ending in forbidden.chain(samples::SCRIPTS) {
+            let name = format!("letter.{}", ending.to_uppercase());
+            assert!(kind("text/plain", &name).is_some(), "{name}");
+            assert!(!are_opened_alike("letter.txt", &name), "{name}");
+        }
+        // What runs by its bytes is read as something else by such a name, unless the name belongs to it.
+        let (script, program) = ("text/x-shellscript", "application/vnd.microsoft.portable-executable");
+        for (file_type, name, is_other) in [
+            (script, "setup.inf", true),
+            (script, "letter.wsc", true),
+            (script, "setup.command", false),
+            (script, "setup.zsh", false),
+            (program, "setup.theme", true),
+            (program, "control.ocx", false),
+            (program, "disk.sys", false),
+        ] {
+            assert_eq!(otherwise(file_type, name).is_some(), is_other, "{file_type} {name}");
+        }
+    }
+
+    #[test]
     fn by_type_and_by_name() {
         for (file_type, name, expected) in [
             ("text/plain", "invoice.JS", Some("a script for Windows")),
@@ -146,6 +190,11 @@ mod tests {
             ("application/octet-stream", "disk.iso", Some("a disk image")),
             ("application/vnd.microsoft.portable-executable", "holiday.jpg", Some("a program for Windows")),
             ("text/plain", "letter.txt", None),
+            ("text/plain", "setup.bat:", Some("a script for Windows")),
+            ("text/plain", "page.hta:letter.txt", Some("a script for Windows")),
+            ("text/plain", "invoice.js\u{fffd}", Some("a script for Windows")),
+            ("text/plain", "invoice.v\u{200b}bs··", Some("a script for Windows")),
+            ("text/plain", "letter.js/readme", None),
             ("image/png", "js", None),
             ("application/pdf", "", None),
         ] {

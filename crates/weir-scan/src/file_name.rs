@@ -57,7 +57,7 @@ pub fn extension(name: &str) -> Option<String> {
 }
 
 /// Every extension that some desktop would go by.
-pub(crate) fn extensions(name: &str) -> impl Iterator<Item = String> {
+pub fn extensions(name: &str) -> impl Iterator<Item = String> {
     readings(name).filter_map(|reading| reading.rsplit_once('.')).map(|(_, extension)| bare(extension))
 }
 

@@ -113,7 +113,7 @@ impl Candidate {
 }
 
 /// Scripts that say so only in their names.
-const SCRIPTS: [&str; 24] = [
+pub const SCRIPTS: [&str; 24] = [
     "bash", "bat", "cmd", "csh", "hta", "js", "jse", "ksh", "lua", "php", "pl", "ps1", "psm1", "py", "rb", "sct", "sh",
     "vb", "vbe", "vbs", "wsc", "wsf", "wsh", "zsh",
 ];
