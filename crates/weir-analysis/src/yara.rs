@@ -158,6 +158,16 @@ mod tests {
         assert_eq!(level, Level::Malicious, "with the password that everybody knows");
     }
 
+    /// So the lab uses no result again for a name with another extension.
+    #[test]
+    fn a_text_is_read_as_what_its_name_says() {
+        let archive = fixtures::zip(&[("a.com", &fixtures::eicar())]);
+        let numbers: Vec<String> = archive.iter().map(u8::to_string).collect();
+        let script = format!("var file = [{}];", numbers.join(","));
+        assert_eq!(first("run.js", script.as_bytes()).0, Level::Malicious);
+        assert_eq!(first("notes.txt", script.as_bytes()).0, Level::Info);
+    }
+
     #[test]
     fn what_no_rule_knows_is_not_safe_and_what_was_not_seen_is_told() {
         let (level, said) = first("a.txt", b"hello world");

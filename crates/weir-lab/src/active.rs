@@ -3,6 +3,7 @@
 //! A scanner that finds nothing in such a file does not know what it does. So if no guest of the lab can run it, its verdict stays
 //! *unknown*. Its kind is known by its type, or by the name under which a person would open it.
 
+use std::collections::BTreeSet;
 use weir_scan::attachments::policy::FORBIDDEN;
 use weir_scan::file_name;
 
@@ -47,6 +48,12 @@ const ENDINGS: [(&str, &[&str]); 8] = [
 /// What else runs when it is opened, by the list that mail goes by.
 const OTHER: &str = "a file that has something run when it is opened";
 
+/// Endings by which nothing runs, but by which a text is searched for other things: letters, shell archives, documents and styles in XML.
+const TAKEN_APART: [&str; 16] = [
+    "eml", "emlx", "fods", "fodt", "mbox", "mbx", "mim", "mime", "mjs", "nws", "rels", "shar", "tmail", "xml", "xsl",
+    "xslt",
+];
+
 /// Types that a guest runs by their bytes, whatever their names.
 const RUN_BY_BYTES: [&str; 5] =
     [SCRIPT, "application/x-executable", "application/x-python-code", WINDOWS_PROGRAM, "application/x-ms-shortcut"];
@@ -89,9 +96,21 @@ pub(crate) fn also_opened_so(known: (&str, &str), name: &str) -> bool {
     are_opened_alike(known.1, name) || (is_script() && way(name) == "sh")
 }
 
-/// What distinguishes names by which the same content is opened in different ways; empty for names that have nothing run.
+/// What distinguishes names by which the same content is opened in different ways; empty for names that have nothing run or taken apart.
 pub fn way(name: &str) -> String {
-    endings(name).find(|ending| by_ending(ending).is_some()).unwrap_or_default()
+    let counts = |ending: &String| by_ending(ending).is_some() || TAKEN_APART.contains(&ending.as_str());
+    endings(name).find(counts).unwrap_or_default()
+}
+
+/// What distinguishes names by which a plugin may say different things of one content. One that runs it goes by the program that opens it; the others
+/// read it as what its name says: the script that a text is, the letter, the archive.
+pub(crate) fn reading(runs: bool, name: &str) -> String {
+    let way = way(name);
+    if runs {
+        return way;
+    }
+    let extensions: BTreeSet<String> = endings(name).collect();
+    extensions.into_iter().fold(way, |all, extension| all + "/" + &extension)
 }
 
 /// The extensions that some desktop would go by: before a colon, say, or without what nobody sees. What cannot be shown of a name is one of two signs by
@@ -152,6 +171,8 @@ mod tests {
             ("notes.txt", "notes", true),
             ("holiday.jpg", "letter.txt", true),
             ("a.ps1", "a.hta", false),
+            ("notes.txt", "letter.eml", false),
+            ("notes.txt", "notes.shar", false),
         ] {
             assert_eq!(are_opened_alike(one, other), alike, "{one} {other}");
         }

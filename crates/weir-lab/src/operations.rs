@@ -1,12 +1,12 @@
 //! The operations of the lab that people use: submit, list, cancel and so on. The API and the console call them.
 
+mod known_results;
 mod machines;
 mod relatives;
 
 pub use machines::NodeLine;
 pub use relatives::Relative;
 
-use crate::active;
 use crate::choices::{BadChoice, Choices};
 use crate::chosen;
 use crate::decision::Figures;
@@ -14,7 +14,6 @@ use crate::file_type;
 use crate::job::Report;
 use crate::neutered;
 use crate::node::{Count, Node, NotTaken, Submitted};
-use crate::plugin::{Plugin, Run};
 use crate::report::{Acted, Merged};
 use crate::verdict::Verdict;
 use crate::wire::is_name;
@@ -396,42 +395,6 @@ impl Node {
             samples.extend(self.records().lab_samples().find(id).await?.map(line));
         }
         Ok(samples)
-    }
-
-    /// Results for the same content that stand in for results that the sample does not have.
-    pub(crate) async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
-        let needs: Vec<(String, String)> = serde_json::from_str(&row.given.needs).unwrap_or_default();
-        let has = |plugin: &(String, String)| {
-            own.iter().any(|result| result.accepted == 1 && (&result.plugin, &result.version) == (&plugin.0, &plugin.1))
-        };
-        let missing: Vec<_> = needs.into_iter().filter(|plugin| !has(plugin)).collect();
-        if missing.is_empty() || row.given.forced != 0 {
-            return Ok(Vec::new());
-        }
-        let mut cached = self.records().lab_attempts().cached(std::slice::from_ref(&row.given.hash)).await?;
-        cached.retain(|result| {
-            let plugin = (&result.plugin, &result.version);
-            let never = |known: &Plugin| !known.cache && (&known.name, &known.version) == plugin;
-            missing.iter().any(|(name, version)| (name, version) == plugin)
-                && !self.settings().plugins.iter().any(never)
-        });
-        let mut kept = Vec::new();
-        for result in cached {
-            if !self.was_run_otherwise(&result, row).await? {
-                kept.push(result);
-            }
-        }
-        Ok(kept)
-    }
-
-    /// Whether a result is of a run under a name by which the content is opened in another way.
-    async fn was_run_otherwise(&self, result: &ResultRow, row: &SampleRow) -> Result<bool, LabError> {
-        let runs = |plugin: &Plugin| plugin.name == result.plugin && plugin.run == Run::Vm;
-        if !self.settings().plugins.iter().any(runs) {
-            return Ok(false);
-        }
-        let other = self.records().lab_samples().find(result.sample).await?;
-        Ok(!other.is_some_and(|other| active::are_opened_alike(&other.given.name, &row.given.name)))
     }
 
     /// Submits a sample, to be analysed as requested.

@@ -181,9 +181,8 @@ impl Decision {
             if (cached && self.rules.never_caches(&plugin)) || !wanted.contains(&plugin) {
                 continue;
             }
-            // By another name it is run in another way.
-            let is_alike = || of.is_some_and(|of| active::are_opened_alike(&of, &held.name));
-            if cached && self.rules.runs(&plugin) && !is_alike() {
+            // By another name it is run, or read, in another way.
+            if cached && !of.is_some_and(|of| self.rules.are_alike(&plugin, &of, &held.name)) {
                 continue;
             }
             let mut brief: Brief = serde_json::from_str(&brief).unwrap_or_default();

@@ -5,7 +5,6 @@
 
 use super::tracked_sample::TrackedSample;
 use super::{Decision, Now, PluginName};
-use crate::active;
 use crate::verdict::Brief;
 use std::collections::HashMap;
 use weir_core::runq::{Assignment, PluginId};
@@ -16,7 +15,7 @@ const RECENT_MAX: usize = 1_024;
 /// How many of them one commit may have before further samples of the same content are analysed in the usual way: a thousand may end at once.
 const BATCH_MAX: usize = 1_000;
 
-/// The recent results of plugins, by their numbers, for each content; and of those that run samples for each way in which names have it opened.
+/// The recent results of plugins, by their numbers, for each content and each way in which names have it run or read.
 pub(super) type RecentResults = HashMap<(SampleHash, u32, String), Brief>;
 
 impl Decision {
@@ -30,15 +29,8 @@ impl Decision {
         if self.recent_results.len() >= RECENT_MAX {
             self.recent_results.clear();
         }
-        let way = self.way(held, number);
-        self.recent_results.insert((held.hash, number, way), brief.clone());
-    }
-
-    /// A plugin that runs samples does so by their names.
-    fn way(&self, held: &TrackedSample, plugin: u32) -> String {
-        let name = usize::try_from(plugin).ok().and_then(|number| self.plugins.name(number));
-        let runs = name.is_some_and(|name| self.rules.runs(name));
-        if runs { active::way(&held.name) } else { String::new() }
+        let reading = self.rules.reading(plugin, &held.name);
+        self.recent_results.insert((held.hash, number, reading), brief.clone());
     }
 
     /// Whether all results that an attempt would return have come for the same content in the meantime: then nothing is started.
@@ -68,8 +60,8 @@ impl Decision {
     fn known(&self, start: &Assignment) -> Option<Vec<(PluginId, Brief)>> {
         let held = self.samples.get(&start.attempt.sample).filter(|held| !held.is_of_its_own())?;
         let of = |plugin: PluginId| {
-            let number = u32::from(plugin.number());
-            let known = self.recent_results.get(&(held.hash, number, self.way(held, number)))?;
+            let reading = self.rules.reading(self.plugins.name(plugin.number().into())?, &held.name);
+            let known = self.recent_results.get(&(held.hash, plugin.number().into(), reading))?;
             Some((plugin, known.clone()))
         };
         let known: Vec<(PluginId, Brief)> = start.plugins.iter().map(of).collect::<Option<_>>()?;

@@ -2,6 +2,7 @@
 
 use super::PluginName;
 use super::tracked_sample::TrackedSample;
+use crate::active;
 use crate::choices::{Choices, plain_version};
 use crate::chosen;
 use crate::plugin::{Plugin, Run};
@@ -55,6 +56,16 @@ impl Rules {
     /// Whether this plugin runs samples in a VM.
     pub(super) fn runs(&self, name: &PluginName) -> bool {
         self.plugin(name).is_some_and(|plugin| plugin.run == Run::Vm)
+    }
+
+    /// What distinguishes names by which this plugin may say different things of the same content.
+    pub(super) fn reading(&self, plugin: &PluginName, name: &str) -> String {
+        active::reading(self.runs(plugin), name)
+    }
+
+    /// Whether what this plugin says of a content under one name holds under the other.
+    pub(super) fn are_alike(&self, plugin: &PluginName, one: &str, other: &str) -> bool {
+        self.reading(plugin, one) == self.reading(plugin, other)
     }
 
     /// What a sample of this type needs under these choices, in the form of the database.

@@ -234,8 +234,10 @@ pub(crate) async fn one_result(records: Records) {
     let stored: Vec<_> =
         records.lab_attempts().results(id).await.unwrap().iter().map(|row| (row.attempt, row.accepted)).collect();
     assert_eq!(stored, [(1, 1), (3, 0)], "the first accepted one counts, and one that is not is kept beside it");
-    let cached = records.lab_attempts().cached(&["ab01".into(), "ffff".into()]).await.unwrap();
-    assert_eq!(cached, [result(1, id, 1)]);
+    assert_eq!(records.lab_attempts().known("ffff", 9).await.unwrap(), []);
+    let known = records.lab_attempts().known("ab01", 9).await.unwrap();
+    let told = |known: &KnownResult| (known.attempt, known.plugin.clone(), known.sample, known.name.clone());
+    assert_eq!(known.iter().map(told).collect::<Vec<_>>(), [(1, "strings".into(), id, Some(sample("t", "ab01").name))]);
     let twins = [sample("twin", "ab01"), NewSample { forced: 1, ..sample("forced", "ab01") }];
     let twins = records.lab_samples().submit(&twins).await.unwrap();
     let (strings, nothing) = (r#"[["strings","1.0","{}"]]"#, "[]");
@@ -329,9 +331,11 @@ pub(crate) async fn pruned(records: Records) {
     assert_eq!(records.lab_samples().prune(&stale, hour, 100).await.unwrap(), None, "only who leads forgets");
     let pruned = records.lab_samples().prune(&fence, hour, 100).await.unwrap().unwrap();
     assert_eq!(pruned, Pruned { samples: 2, hashes: vec!["aa".into()] }, "the other content is still somebody's");
-    let kept = records.lab_attempts().cached(&["aa".into(), "bb".into()]).await.unwrap();
-    assert_eq!(kept, [strings[0].clone()], "the twin stands on it");
-    assert_eq!(records.lab_attempts().results(ids[1]).await.unwrap().len(), 1, "what does not count is gone");
+    assert_eq!(records.lab_attempts().known("aa", 9).await.unwrap(), []);
+    let kept = records.lab_attempts().known("bb", 9).await.unwrap();
+    assert_eq!(kept.iter().map(|known| (known.sample, known.name.clone())).collect::<Vec<_>>(), [(ids[1], None)]);
+    let kept = records.lab_attempts().results(ids[1]).await.unwrap();
+    assert_eq!(kept, [strings[0].clone()], "the twin stands on it, and what does not count is gone");
     assert_eq!(records.lab_samples().prune(&fence, hour, 100).await.unwrap(), Some(Pruned::default()));
     assert_eq!(records.lab_samples().states().await.unwrap(), [("done".to_owned(), 1)]);
 }

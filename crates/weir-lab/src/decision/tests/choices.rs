@@ -68,6 +68,50 @@ fn what_is_found_in_a_sample_has_its_choices() {
     assert_eq!(Choices::stored(&found.choices), choices);
 }
 
+/// Also a plugin that runs nothing reads a content as what its name says: what it says of a text it does not say of the same octets as a script or
+/// a letter.
+#[test]
+fn what_was_read_under_another_extension_is_read_again() {
+    let (mut lab, machine) = lab(&[&["strings"]]);
+    let named = |id: i64, name: &str| {
+        let mut open = sample(id, &["strings"]);
+        (open.sample.given.name, open.sample.given.hash) = (name.into(), SampleHash([7; 32]).to_string());
+        open
+    };
+    for (number, (known, name, is_read)) in [
+        ("notes.txt", "letter.TXT", false),
+        ("notes.txt", "run.js", true),
+        ("notes.txt", "letter.eml", true),
+        ("notes.txt", "page.shtml", true),
+        ("notes.txt", "a.js:b.txt", true),
+        ("run.js", "notes.txt", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // Whether it is in the database, or comes just now.
+        let id = 10 * number as i64;
+        let cached = results_of(known, &["strings"], &Brief::default());
+        lab.admit(at(1), &OpenSample { cached, ..named(id + 1, name) }).unwrap();
+        let work = lab.take();
+        assert_eq!(assigned(&work).len(), usize::from(is_read), "{known} {name}");
+        for assignment in assigned(&work) {
+            lab.cancel(at(1), id + 1);
+            lab.ended(at(1), machine, assignment.attempt.cast_signed());
+            lab.vm_status(at(1), machine, "vm_0", wire::VmStatus::default());
+            lab.take();
+        }
+        let (mut fresh, machine) = super::lab(&[&["strings"]]);
+        fresh.admit(at(1), &named(id + 2, known)).unwrap();
+        let first = assigned(&fresh.take()).remove(0);
+        fresh.admit(at(1), &named(id + 3, name)).unwrap();
+        fresh.result(at(2), machine, brought(first.attempt, "strings", true));
+        fresh.ended(at(2), machine, first.attempt.cast_signed());
+        fresh.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+        assert_eq!(assigned(&fresh.take()).len(), usize::from(is_read), "{known} {name}, just now");
+    }
+}
+
 /// A result of a run is nobody's whose name has the content run in another way: whether it is in the database, or came just now.
 #[test]
 fn a_run_under_another_name_is_another_run() {

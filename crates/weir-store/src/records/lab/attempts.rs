@@ -135,6 +135,21 @@ impl LabBatch {
     }
 }
 
+/// A result that may count for another sample of the same content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownResult {
+    /// The attempt that brought it.
+    pub attempt: i64,
+    /// Whose it is.
+    pub plugin: String,
+    /// And of which version.
+    pub version: String,
+    /// The sample that was analysed.
+    pub sample: i64,
+    /// The name it came with; none if the sample is forgotten.
+    pub name: Option<String>,
+}
+
 /// Attempts on samples, and their results. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AttemptRecords {
@@ -232,18 +247,14 @@ impl AttemptRecords {
             .bind(plugin).bind(most).fetch_all(pool).await?))
     }
 
-    /// Accepted results of the same content: of these hashes, the latest for each plugin and version.
-    pub async fn cached(&self, hashes: &[String]) -> Result<Vec<ResultRow>, RecordsError> {
-        let sql = self.db.either(
-            "select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, max(at) from lab_results
-             where accepted = 1 and hash in (select value from json_each($1)) group by hash, plugin, version",
-            "select distinct on (hash, plugin, version) attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at
-             from lab_results where accepted = 1 and hash in (select jsonb_array_elements_text($1::jsonb))
-             order by hash, plugin, version, at desc",
-        );
-        let hashes = serde_json::json!(hashes).to_string();
-        Ok(read!(self, pool => sqlx::query(sql).bind(&hashes).fetch_all(pool).await?.iter().map(result_row!())
-            .collect::<Result<_, _>>()?))
+    /// Accepted results of a content, the latest first, without what they say.
+    pub async fn known(&self, hash: &str, most: i64) -> Result<Vec<KnownResult>, RecordsError> {
+        let rows: Vec<(i64, String, String, i64, Option<String>)> = read!(self, pool => sqlx::query_as(
+            "select r.attempt, r.plugin, r.version, r.sample, o.name from lab_results r left join lab_samples o on o.id = r.sample
+             where r.accepted = 1 and r.hash = $1 order by r.at desc, r.attempt desc limit $2")
+            .bind(hash).bind(most).fetch_all(pool).await?);
+        let known = |(attempt, plugin, version, sample, name)| KnownResult { attempt, plugin, version, sample, name };
+        Ok(rows.into_iter().map(known).collect())
     }
 }
 

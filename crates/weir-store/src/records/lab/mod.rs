@@ -12,7 +12,9 @@ mod nodes;
 mod opinions;
 mod samples;
 
-pub use attempts::{AttemptEnd, AttemptRecords, AttemptRow, LabBatch, NOBODY_KNOWS, ResultRow, SampleChange};
+pub use attempts::{
+    AttemptEnd, AttemptRecords, AttemptRow, KnownResult, LabBatch, NOBODY_KNOWS, ResultRow, SampleChange,
+};
 pub use ended::MalwareCount;
 pub use leader::{Fence, LeaderRecords, LeaseReply};
 pub use nodes::{NodeRecords, NodeRow};
