@@ -27,15 +27,19 @@ pub struct OpinionRow {
     pub stands: bool,
 }
 
-/// How many samples of one content are told. They came by other names, or the first would do.
-const TOLD_MAX: i64 = 16;
+/// How many samples of one content are told: first the newest for each ending that its names have, because the ending says what opens it.
+const TOLD_MAX: i64 = 256;
 
 /// `LIST` stands for the hashes. Malware stays malware, though a later analysis may see nothing: the newest sample that is malicious comes first,
 /// unless somebody had the content analysed again (`forced`) after that and it has ended.
-const OPINIONS: &str = "with mine as (
-    select s.*, row_number() over (partition by hash order by id desc) as place,
+const OPINIONS: &str = "with trimmed as (
+    select s.*, lower(rtrim(name, '. ')) as plain from lab_samples s where partial = 0 and hash in (LIST)),
+  ranked as (
+    select trimmed.*, row_number() over (partition by hash, case when plain like '%.%'
+        then substr(plain, length(rtrim(plain, replace(plain, '.', ''))) + 1) else '' end order by id desc) as place_of_ending,
       row_number() over (partition by hash, case when state = 'done' then verdict else -1 end order by id desc) as place_of_verdict
-    from lab_samples s where partial = 0 and hash in (LIST))
+    from trimmed),
+  mine as (select ranked.*, row_number() over (partition by hash order by place_of_ending, id desc) as place from ranked)
   select hash, id, state, why, verdict,
     case when exists (select 1 from lab_samples c where c.root = coalesce(mine.root, mine.id) and c.ended_at is null)
       then null else ended_at end,
