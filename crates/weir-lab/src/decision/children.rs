@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use weir_store::records::NewSample;
 
 /// When this many families are remembered, those are forgotten of which no sample is open.
-const FAMILIES_MAX: usize = 65_536;
+pub(super) const FAMILIES_MAX: usize = 65_536;
 
 impl Decision {
     /// Files that were found in a sample become samples, written together with the result that brings them. Those for which its family has no room are
@@ -54,14 +54,21 @@ impl Decision {
 
     /// Gives a child its place. The same file, found by two plugins or sent twice, is one child and takes one place.
     fn has_room(&mut self, parent: &TrackedSample, child: &Child) -> bool {
-        if self.families.len() >= FAMILIES_MAX {
-            let open: HashSet<i64> = self.samples.values().map(|held| held.root).collect();
-            self.families.retain(|root, _| open.contains(root) || *root == parent.root);
-        }
         let place = self.hasher.hash_one(ticket(parent, child));
         let most = self.rules.children.count as usize;
         let family = self.families.entry(parent.root).or_default();
         family.contains(&place) || (family.len() < most && family.insert(place))
+    }
+
+    /// Forgets the families of which no sample is open, when there are many. Not between the reading of a family and the acceptance of its
+    /// samples. Where most are open, the next look comes when there are twice as many: each takes time for all of them.
+    pub fn forget_families(&mut self) {
+        if self.families.len() < self.families_looked_at.max(FAMILIES_MAX) {
+            return;
+        }
+        let open: HashSet<i64> = self.samples.values().map(|held| held.root).collect();
+        self.families.retain(|root, _| open.contains(root));
+        self.families_looked_at = 2 * self.families.len();
     }
 
     /// Whether the children of a sample that was submitted are known, and those of its children.

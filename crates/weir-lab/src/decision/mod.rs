@@ -80,6 +80,8 @@ pub struct Decision {
     /// The children that were made of a sample that was submitted, each as a hash of its ticket. The list in the database is the same: what an earlier
     /// leader has made is read together with the samples that are open.
     families: HashMap<i64, HashSet<u64>>,
+    /// When there are this many, those are forgotten of which no sample is open.
+    families_looked_at: usize,
     recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
     named: usize,
@@ -143,6 +145,7 @@ impl Decision {
             rules,
             people: HashSet::new(),
             families: HashMap::new(),
+            families_looked_at: 0,
             recent_results: recent_results::RecentResults::new(),
             named: 0,
             attempts_lost: 0,

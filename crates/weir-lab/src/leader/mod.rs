@@ -338,6 +338,8 @@ impl Leader {
     async fn read_on(&mut self) -> Result<(), LeaderEnd> {
         let Some(after) = self.reading.take() else { return Ok(()) };
         let page = self.records.lab_samples().open(after, PAGE).await?;
+        // Everything known has been written by now, so what is forgotten here can be read again.
+        self.decision.forget_families();
         self.know_families(&page).await?;
         for open in &page {
             if self.admit(open) == Admitted::Full {
@@ -381,10 +383,9 @@ impl Leader {
             return Ok(());
         }
         let roots: Vec<i64> = roots.into_iter().collect();
+        let tickets = self.records.lab_samples().families(&roots).await?;
         roots.iter().for_each(|root| self.decision.learn_family(*root, &[]));
-        for (root, ticket) in self.records.lab_samples().families(&roots).await? {
-            self.decision.learn_family(root, &[ticket]);
-        }
+        tickets.into_iter().for_each(|(root, ticket)| self.decision.learn_family(root, &[ticket]));
         Ok(())
     }
 

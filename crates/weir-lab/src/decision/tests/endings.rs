@@ -176,6 +176,33 @@ fn a_file_that_two_plugins_find_takes_one_place_in_its_family() {
     assert_eq!(assigned(&lab.take()).remove(0).children.count, 98, "two of a hundred are there");
 }
 
+/// A page is read with its families, and its samples are accepted one after the other: none of them is counted from nothing meanwhile.
+#[test]
+fn a_family_is_known_until_its_samples_are_accepted() {
+    let (mut lab, _) = lab(&[&["unpack"]]);
+    let most = i64::try_from(children::FAMILIES_MAX).unwrap();
+    (1000..1000 + most).for_each(|root| lab.learn_family(root, &["child-1".into()]));
+    let of_family = |id: i64, root: i64| {
+        let mut inner = sample(id, &["unpack"]);
+        (inner.sample.given.depth, inner.sample.given.root) = (1, Some(root));
+        inner
+    };
+    let brief = Brief { children: vec![child(1, "a", "text/plain")], ..Brief::default() };
+    let known = OpenSample { cached: results_of("b.exe", &["unpack"], &brief), ..of_family(11, 1000) };
+    lab.admit(at(1), &known).unwrap();
+    lab.admit(at(1), &of_family(12, 1001)).unwrap();
+    assert_eq!(assigned(&lab.take()).remove(0).children.count, 99, "one of a hundred is there");
+    // Later those are forgotten of which no sample is open.
+    lab.forget_families();
+    assert_eq!([1000, 1001, 1002].map(|root| lab.knows_family(root)), [false, true, false]);
+    // Where all are open, they are not looked through for each file.
+    (1..=most).for_each(|id| lab.admit(at(2), &of_family(id << 16, id << 16)).unwrap());
+    (1..=most).for_each(|id| lab.learn_family(id << 16, &[]));
+    lab.forget_families();
+    assert!(lab.families_looked_at > 2 * children::FAMILIES_MAX);
+    assert!(lab.knows_family(1 << 16) && lab.knows_family(most << 16) && lab.knows_family(1001));
+}
+
 /// Two attempts fill a family at once, each within the limits that it was given: what finds no room is a doubt, also under the next leader.
 #[test]
 fn files_without_room_in_their_family_are_a_doubt() {
