@@ -1,9 +1,11 @@
 //! The plugin `identify`: the type of a file, its hashes, its entropy, and a similarity hash (TLSH).
 //!
-//! The whole sample is read, in pieces, however long it is.
+//! The whole sample is read, in pieces, however long it is. A script whose name has it read by another interpreter than its first line is a reason
+//! for `unknown`.
 
 use crate::entropy::{Entropy, rounded};
 use crate::findings::Findings;
+use crate::first_line::other_interpreter;
 use crate::sample::Sample;
 use crate::tlsh::Tlsh;
 use md5::{Digest, Md5};
@@ -30,6 +32,9 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
     let (entropy, tlsh) = (rounded(sums.entropy.bits()), sums.tlsh.text());
     findings.info("type", &*sample.file_type);
     findings.info("entropy", format!("{entropy:.2}"));
+    if let Some(named) = other_interpreter(&sample.name, &sample.data) {
+        findings.unknown("two readings", format!("it is run by {named:?}, and by its name something else reads it"));
+    }
     for hash in [&sha256, &sha1, &md5] {
         findings.observable("hash", hash);
     }
@@ -78,9 +83,24 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::findings::Memory;
+    use weir_lab::job::Level;
 
     fn full(data: &[u8]) -> Value {
         look(&Sample::of_bytes("a", data), &mut Findings::new("identify", &mut Memory::default())).unwrap()
+    }
+
+    #[test]
+    fn a_script_for_two_interpreters_is_a_doubt() {
+        let doubts = |name: &str| {
+            let mut shelf = Memory::default();
+            let mut findings = Findings::new("identify", &mut shelf);
+            let sample = Sample::of_bytes(name, b"#!/bin/sh\n''''exit 0 #'''\nprint(1)\n");
+            let full = look(&sample, &mut findings).unwrap();
+            let lines = findings.report(&full).unwrap().summary.taxonomies;
+            lines.into_iter().filter(|line| line.level == Level::Unknown).map(|line| line.value).collect::<Vec<_>>()
+        };
+        assert_eq!(doubts("setup.py"), ["it is run by \"sh\", and by its name something else reads it"]);
+        assert!(doubts("setup.sh").is_empty() && doubts("setup").is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod clamav;
 pub mod elf_pe;
 pub mod entropy;
 pub mod findings;
+mod first_line;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod fuzz;
