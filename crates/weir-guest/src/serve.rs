@@ -17,6 +17,10 @@ use weir_guest::words::{Hello, Ready, Run};
 /// The largest sample; the lab may allow less.
 const SAMPLE_MAX: u64 = 64 << 20;
 
+/// The longest name of a sample, and how much of the end of a longer one stays.
+const NAME_MAX: usize = 100;
+const END: usize = 40;
+
 /// Serves the lab for as long as the guest lives.
 pub(crate) fn serve() {
     let port = port::open();
@@ -127,10 +131,14 @@ fn receive(port: &File, order: &Run, home: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// A name without a path, and without what a shell would take for something else.
+/// A name without a path, and without what a shell would take for something else. Its end says what opens the file: it stays, without the dots and
+/// spaces that Windows takes away.
 fn fit_name(name: &str) -> String {
     let fit = |c: char| if c.is_ascii_alphanumeric() || "._-+".contains(c) { c } else { '_' };
-    let name: String = name.chars().take(100).map(fit).collect();
+    let name: Vec<char> = name.trim_end_matches(['.', ' ']).chars().map(fit).collect();
+    let cut = name.len().saturating_sub(NAME_MAX);
+    let begin = if cut > 0 { NAME_MAX - END } else { name.len() };
+    let name: String = name[..begin].iter().chain(&name[begin + cut..]).collect();
     if name.is_empty() || name.starts_with('.') || name.starts_with('-') { format!("sample{name}") } else { name }
 }
 
@@ -146,8 +154,12 @@ mod tests {
             ("", "sample"),
             ("a b;c", "a_b_c"),
             ("-rf", "sample-rf"),
+            ("a.bat. ", "a.bat"),
+            ("...", "sample"),
         ] {
             assert_eq!(fit_name(name), tame);
         }
+        let long = fit_name(&format!("begin{}.pdf.js", "\u{e9}".repeat(200)));
+        assert!(long.len() == 100 && long.starts_with("begin_") && long.ends_with("_.pdf.js"), "{long}");
     }
 }
