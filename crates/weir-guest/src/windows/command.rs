@@ -22,6 +22,12 @@ pub(crate) fn is_program(head: &[u8]) -> bool {
     [b"MZ".as_slice(), PARTS, b"\x7fELF", b"#!"].iter().any(|begin| head.starts_with(begin))
 }
 
+/// Whether something else is in a file that begins so, or behind it: archives, documents that carry files, shortcuts.
+pub(crate) fn holds_others(head: &[u8]) -> bool {
+    let begins = [b"PK\x03\x04".as_slice(), b"Rar!", b"7z\xbc\xaf", b"MSCF", b"{\\rt", b"%PDF", SHORTCUT];
+    begins.iter().any(|begin| head.starts_with(begin))
+}
+
 /// What to do with a file of this name in Windows (a whole path) that begins so.
 pub(crate) fn plan(path: &str, head: &[u8]) -> Plan {
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();

@@ -284,6 +284,9 @@ fn ways(behaviour: &mut Behaviour) {
     behaviour.persistence = by_registry.chain(by_file).collect();
 }
 
+/// The menu of all users, where installers put shortcuts.
+const MENU: &str = "C:\\ProgramData\\Microsoft\\Windows\\Start Menu\\";
+
 /// Files that Wine writes by itself. A sample may put something there too: what is run is told nevertheless, and so are programs, and whatever
 /// would start with the next session.
 fn is_wines_file(path: &str) -> bool {
@@ -291,20 +294,23 @@ fn is_wines_file(path: &str) -> bool {
         return false;
     }
     path.starts_with("C:\\windows\\temp\\~")
-        || path.starts_with("C:\\ProgramData\\Microsoft\\Windows\\Start Menu\\")
+        || path.starts_with(MENU)
         || ["INetCache", "INetCookies", "History"]
             .iter()
             .any(|own| path.contains(&format!("\\Microsoft\\Windows\\{own}\\")))
 }
 
-/// Whether Windows would run such a file: a program or installer by its beginning, a script by its name.
+/// Whether Windows would run such a file: a program or installer by its beginning, a script by its name; or open something else with it, such as an
+/// archive. What is in Wine's menu are shortcuts.
 fn is_program(path: &str, place: &Path) -> bool {
-    const SCRIPTS: [&str; 12] = ["bat", "cmd", "hta", "js", "jse", "ps1", "psm1", "sct", "vbe", "vbs", "wsf", "wsh"];
+    const SCRIPTS: [&str; 15] =
+        ["bat", "cmd", "hta", "js", "jse", "ps1", "psm1", "reg", "sct", "url", "vbe", "vbs", "wsc", "wsf", "wsh"];
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
     let mut head = Vec::new();
     let is_file = std::fs::symlink_metadata(place).is_ok_and(|about| about.is_file());
     let is_read = is_file && File::open(place).and_then(|file| file.take(8).read_to_end(&mut head)).is_ok();
-    is_read && (SCRIPTS.contains(&ending.as_str()) || command::is_program(&head))
+    let holds_others = command::holds_others(&head) && !path.starts_with(MENU);
+    is_read && (SCRIPTS.contains(&ending.as_str()) || command::is_program(&head) || holds_others)
 }
 
 /// Programs whose place only a name takes in this guest, or that do nothing in Wine: whoever relies on them has not done here what it would do
@@ -413,10 +419,20 @@ mod tests {
             std::fs::write(home.join(name), content).unwrap();
             is_program(&format!("C:\\windows\\temp\\{name}"), &home.join(name))
         };
-        let told = [is("~a.tmp", b"MZ\x90\0"), is("~a.VBS", b"x = 1"), is("~b", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")];
+        let shortcut = b"\x4c\0\0\0\x01\x14\x02\0";
+        let told = [
+            is("~a.tmp", b"MZ\x90\0"),
+            is("~a.VBS", b"x = 1"),
+            is("~b", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+            is("~c.lnk", shortcut),
+            is("~d.tmp", b"PK\x03\x04 and so on"),
+            is("~e.url", b"[InternetShortcut]"),
+        ];
+        std::fs::write(home.join("menu.lnk"), shortcut).unwrap();
+        assert!(!is_program(&format!("{menu}Notepad.lnk"), &home.join("menu.lnk")));
         let others = [is("~c.tmp", b"hello"), is("~d.htm", b"<html>"), is("~e", b"")];
         let gone = is_program("C:\\windows\\temp\\~gone.vbs", &home.join("~gone.vbs"));
         std::fs::remove_dir_all(&home).unwrap();
-        assert_eq!((told, others, gone), ([true; 3], [false; 3], false));
+        assert_eq!((told, others, gone), ([true; 6], [false; 3], false));
     }
 }
