@@ -45,42 +45,169 @@ pub(crate) fn local(name: &[u8]) -> &[u8] {
 }
 
 /// All tags but those that only end an element.
-pub(crate) fn tags(data: &[u8]) -> impl Iterator<Item = Tag<'_>> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
+///
+/// In a comment, in a title or in a script something may look like a tag with a quote in it, which ends far behind. To a browser this is no tag, and
+/// what is in its quotes is none of its values. So a tag that goes on behind a `>` is followed by the tags that are in it behind that.
+pub(crate) fn tags(data: &[u8]) -> Tags<'_> {
+    let quotes = [b'"', b'\''].map(|quote| memchr::memrchr(quote, data));
+    Tags {
+        data,
+        at: 0,
+        quotes,
+        left: AGAIN_TIMES.saturating_mul(data.len()).saturating_add(AGAIN_LEAST),
+        is_whole: true,
+    }
+}
+
+/// So much of a text is read once more because it is in a tag, beside so many times its length. Honest texts need a small part of that.
+const AGAIN_LEAST: usize = 64 << 10;
+const AGAIN_TIMES: usize = 4;
+
+/// See [`tags`].
+#[derive(Debug)]
+pub(crate) struct Tags<'t> {
+    data: &'t [u8],
+    at: usize,
+    /// Where the last quote of each kind stands: from there none is looked for.
+    quotes: [Option<usize>; 2],
+    /// How much may still be read once more.
+    left: usize,
+    is_whole: bool,
+}
+
+impl<'t> Iterator for Tags<'t> {
+    type Item = Tag<'t>;
+
+    fn next(&mut self) -> Option<Tag<'t>> {
         loop {
-            let begin = at + memchr::memchr(b'<', data.get(at..)?)? + 1;
-            at = begin;
-            if data.get(begin).is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'!' | b'?' | b'_')) {
-                let tag = Tag { text: &data[begin..begin + length(&data[begin..])], begin };
-                at = tag.end().min(data.len());
+            let begin = self.at + memchr::memchr(b'<', self.data.get(self.at..)?)? + 1;
+            self.at = begin;
+            let first = self.data.get(begin);
+            if first.is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'!' | b'?' | b'_')) {
+                let tag = Tag { text: &self.data[begin..begin + self.length(begin)], begin };
+                self.at = self.behind(&tag);
                 return Some(tag);
             }
         }
-    })
+    }
 }
 
-/// How long a tag is. A `>` in quotes does not end it; quotes count where a value begins, and anywhere in a declaration.
-fn length(text: &[u8]) -> usize {
-    // The content of comments and sections is read like everything else.
-    if let Some(mark) = [b"!--".as_slice(), b"![CDATA["].iter().find(|mark| text.starts_with(mark)) {
-        return mark.len();
+impl Tags<'_> {
+    /// Whether none was passed over so far that may be one to a browser.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
     }
-    let (mut at, mut value) = (0, text.first() == Some(&b'!'));
-    let declares = value;
-    while let Some(byte) = text.get(at) {
-        match byte {
-            b'>' => return at,
-            b'"' | b'\'' if value => match memchr::memchr(*byte, &text[at + 1..]) {
-                Some(length) => at += length + 1,
-                None => return memchr::memchr(b'>', &text[at..]).map_or(text.len(), |length| at + length),
-            },
-            _ => {}
+
+    /// From where on the next tag is looked for.
+    fn behind(&mut self, tag: &Tag<'_>) -> usize {
+        let end = tag.end().min(self.data.len());
+        let own = match tag.text {
+            // What is declared in it, and what is a tag for XML only.
+            [b'_', ..] => 0,
+            text if tag.is("!DOCTYPE") => memchr::memchr(b'[', text).unwrap_or(text.len()),
+            text => memchr::memchr(b'>', text).unwrap_or(text.len()),
+        };
+        let own = own.min(memchr::memchr(b'>', tag.text).unwrap_or(own));
+        let Some(next) = memchr::memchr(b'<', &tag.text[own..]) else { return end };
+        let next = tag.begin + own + next;
+        match self.left.checked_sub(end - next) {
+            Some(left) => {
+                self.left = left;
+                next
+            }
+            None => {
+                self.is_whole = false;
+                end
+            }
         }
-        value = declares || *byte == b'=' || (value && byte.is_ascii_whitespace());
-        at += 1;
     }
-    text.len()
+
+    /// How long a tag is. A `>` in quotes does not end it; quotes count where a value begins, and anywhere in a declaration.
+    fn length(&self, begin: usize) -> usize {
+        let text = &self.data[begin..];
+        // The content of comments and sections is read like everything else.
+        if let Some(mark) = [b"!--".as_slice(), b"![CDATA["].iter().find(|mark| text.starts_with(mark)) {
+            return mark.len();
+        }
+        let (mut at, mut place) = (0, if text.first() == Some(&b'!') { Place::Declaration } else { Place::Name });
+        while let Some(byte) = text.get(at) {
+            let is_quote = matches!(byte, b'"' | b'\'') && matches!(place, Place::Declaration | Place::Equals);
+            if is_quote {
+                let last = self.quotes[usize::from(*byte == b'\'')];
+                let closed =
+                    last.filter(|last| *last > begin + at).and_then(|_| memchr::memchr(*byte, &text[at + 1..]));
+                let Some(length) = closed else {
+                    return memchr::memchr(b'>', &text[at..]).map_or(text.len(), |length| at + length);
+                };
+                at += length + 1;
+            } else if *byte == b'>' {
+                return at;
+            }
+            place = place.behind(*byte, is_quote);
+            at += 1;
+        }
+        text.len()
+    }
+}
+
+/// Where in a tag an octet stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// In a declaration (`<!ENTITY`).
+    Declaration,
+    /// In the name of the tag.
+    Name,
+    /// Behind it or a value.
+    Between,
+    /// In the name of an attribute.
+    Attribute,
+    /// Behind that, where the sign of equality may still come.
+    Named,
+    /// Behind the sign of equality.
+    Equals,
+    /// In a value without quotes.
+    Value,
+}
+
+impl Place {
+    /// The place behind an octet, or behind a value in quotes (HTML Standard, sections 13.2.5.8 and 13.2.5.32 to 39).
+    fn behind(self, byte: u8, was_quoted: bool) -> Place {
+        let (is_blank, is_slash) = (byte.is_ascii_whitespace(), byte == b'/');
+        match self {
+            Place::Declaration => self,
+            Place::Name | Place::Between | Place::Attribute | Place::Named if is_slash => Place::Between,
+            Place::Name | Place::Value => {
+                if is_blank {
+                    Place::Between
+                } else {
+                    self
+                }
+            }
+            Place::Between => {
+                if is_blank {
+                    self
+                } else {
+                    Place::Attribute
+                }
+            }
+            Place::Attribute | Place::Named if byte == b'=' => Place::Equals,
+            Place::Attribute | Place::Named => {
+                if is_blank {
+                    Place::Named
+                } else {
+                    Place::Attribute
+                }
+            }
+            Place::Equals if was_quoted => Place::Between,
+            Place::Equals => {
+                if is_blank {
+                    self
+                } else {
+                    Place::Value
+                }
+            }
+        }
+    }
 }
 
 /// Names and values.
@@ -142,7 +269,8 @@ pub(crate) fn acting(page: &[u8]) -> Vec<u8> {
     for script in scripts(page) {
         put(&mut out, &[b"<", script, b"</script>\n"]);
     }
-    for tag in tags(page) {
+    let mut all = tags(page);
+    for tag in all.by_ref() {
         if out.len() > LOOKED_THROUGH {
             break;
         }
@@ -158,6 +286,9 @@ pub(crate) fn acting(page: &[u8]) -> Vec<u8> {
         if leads {
             put(&mut out, &[&text[..text.len().min(STRANGE_MAX)]]);
         }
+    }
+    if !all.is_whole() {
+        out.resize(LOOKED_THROUGH + 1, b' ');
     }
     out
 }
@@ -342,6 +473,35 @@ mod tests {
             assert_eq!(told(page), acts, "{page}");
         }
         assert_eq!(scripts(b"<script>a</script><script>b").count(), 2);
+    }
+
+    #[test]
+    fn a_tag_ends_where_it_does_for_browsers() {
+        let texts = |page: &'static str| tags(page.as_bytes()).map(|tag| tag.text).collect::<Vec<_>>();
+        for (page, text) in [
+            ("<a =\"> b=\">", "a =\""),
+            ("<a b=\"x\" =\"> b=\">", "a b=\"x\" =\""),
+            ("<a b==\"> b=\">", "a b==\""),
+            ("<a b=c\"> b=\">", "a b=c\""),
+            ("<a/b=/\"> b=\">", "a/b=/\""),
+            ("<a b = '>' c>", "a b = '>' c"),
+            ("<a b='x'c='>'>", "a b='x'c='>'"),
+            ("<a b/='>'>", "a b/='"),
+        ] {
+            assert_eq!(texts(page), [text.as_bytes()], "{page}");
+        }
+        // What is in the quotes of something that is no tag to a browser.
+        assert_eq!(texts("<!-- <p a=\" --><b c><!-- \" -->").get(2), Some(&&b"b c"[..]));
+        assert_eq!(texts("<_ a='<b c>'>"), [&b"_ a='<b c>'"[..], b"b c"]);
+        assert_eq!(texts("<!DOCTYPE a [<!ENTITY b \"c\">]>").get(1), Some(&&b"!ENTITY b \"c\""[..]));
+        // A bounded part is read once more.
+        let tangled = b"<a b='> ".repeat(1 << 15);
+        let mut all = tags(&tangled);
+        assert!(all.by_ref().count() < tangled.len() && all.is_whole());
+        let tangled = b"<a b='>' ".repeat(1 << 15);
+        let mut all = tags(&tangled);
+        assert!(all.by_ref().map(|tag| tag.text.len()).sum::<usize>() < 8 * tangled.len() && !all.is_whole());
+        assert!(acting(&tangled).len() > LOOKED_THROUGH, "not all of it was looked through");
     }
 
     #[test]

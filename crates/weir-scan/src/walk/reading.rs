@@ -83,15 +83,19 @@ pub(super) fn unveiled(file: &File<'_>) -> Option<Unveiled> {
         return None;
     }
     let (mut out, mut last, mut apart, mut behind) = (Vec::new(), 0, Vec::new(), Vec::new());
-    let mut is_whole = true;
-    for tag in markup::tags(all).filter(|tag| markup::is_veiled(tag.text)) {
+    let (mut is_whole, mut tags) = (true, markup::tags(all));
+    for tag in tags.by_ref().filter(|tag| markup::is_veiled(tag.text)) {
         let (end, text) = (tag.begin + tag.text.len(), &tag.text[..tag.text.len().min(MARKUP_MAX)]);
         is_whole &= text.len() == tag.text.len();
         let tag = Tag { text, ..tag };
         if end <= data.len() {
-            out.extend_from_slice(&data[last..tag.begin]);
-            out.extend_from_slice(&markup::resolved(tag.text));
-            last = end;
+            // One that is in another has been resolved with that, as far as both go.
+            let own = tag.begin.max(last);
+            if own < end {
+                out.extend_from_slice(&data[last..own]);
+                out.extend_from_slice(&markup::resolved(&data[own..end]));
+                last = end;
+            }
         } else {
             behind.extend([b"\n<", markup::resolved(tag.text).as_slice(), b">"].concat());
         }
@@ -101,6 +105,7 @@ pub(super) fn unveiled(file: &File<'_>) -> Option<Unveiled> {
             break;
         }
     }
+    is_whole &= tags.is_whole();
     let is_veiled = last > 0 || !behind.is_empty();
     is_veiled.then(|| Unveiled { text: [out.as_slice(), &data[last..], &behind, &apart].concat(), is_whole })
 }

@@ -8,10 +8,10 @@ use weir_scan::test_files::compound;
 use weir_scan::verdict::Outcome;
 
 /// Name, content, and what the reason says.
-type Case = (&'static str, Vec<u8>, &'static str);
+pub(crate) type Case = (&'static str, Vec<u8>, &'static str);
 
 #[derive(Debug, PartialEq)]
-enum End {
+pub(crate) enum End {
     Held,
     Noticed,
     Passed,
@@ -28,7 +28,7 @@ fn said(report: &Report) -> (End, String) {
     }
 }
 
-fn all_end(end: &End, cases: Vec<Case>) {
+pub(crate) fn all_end(end: &End, cases: Vec<Case>) {
     let mut examiner = Examiner::new(Setup::default()).unwrap();
     let mut wrong = Vec::new();
     for (name, content, says) in cases {
@@ -72,7 +72,7 @@ fn related(kind: &str, target: &str) -> Vec<u8> {
     document(&[("word/document.xml", "<w:document/>"), ("word/_rels/document.xml.rels", &relations(kind, target))])
 }
 
-fn plain(data: &[u8]) -> String {
+pub(crate) fn plain(data: &[u8]) -> String {
     base64(data).into_iter().filter(|byte| !byte.is_ascii_whitespace()).map(char::from).collect()
 }
 
@@ -201,7 +201,7 @@ fn macros_are_found_outside_of_compound_files() {
     );
 }
 
-fn referenced(text: &str) -> String {
+pub(crate) fn referenced(text: &str) -> String {
     text.chars().map(|c| format!("&#{};", u32::from(c))).collect()
 }
 

@@ -10,6 +10,7 @@ mod fuzz;
 mod hidden;
 mod mail;
 mod new_scanner;
+mod pages;
 mod readers;
 mod real_archives;
 mod spam;

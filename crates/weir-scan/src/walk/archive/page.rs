@@ -7,7 +7,7 @@ use super::super::unfold::{self, unfold, unfold_long};
 use super::super::{File, Oddity, Walk};
 use crate::budget::Exceeded;
 use crate::file_name;
-use crate::markup::{self, LOOKED_THROUGH};
+use crate::markup::{self, LOOKED_THROUGH, Tags};
 use std::borrow::Cow;
 
 /// What stands for the name of a file that has none.
@@ -31,9 +31,13 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             walk.budget.entry()?;
             walk.holding(&found, |walk, found| walk.file(&[PUT_TOGETHER.into()], "", found, level))?;
         }
-        for Written { names, declared, data } in written(file.data) {
+        let mut tags = markup::tags(file.data);
+        for Written { names, declared, data } in written(file.data, &mut tags) {
             walk.budget.entry()?;
             walk.holding(&data, |walk, data| walk.file(&names, &declared, data, level))?;
+        }
+        if !tags.is_whole() {
+            walk.odd_here(Oddity::Unreadable(TOO_MUCH.into()));
         }
         Ok(())
     })
@@ -86,8 +90,8 @@ struct Written {
 }
 
 /// What people save or a browser opens: in links and frames, and in scripts that give it a name. Pictures, fonts and style sheets stand in many pages.
-fn written(page: &[u8]) -> impl Iterator<Item = Written> {
-    let in_tags = markup::tags(page).filter_map(|tag| {
+fn written<'p>(page: &'p [u8], tags: &'p mut Tags<'_>) -> impl Iterator<Item = Written> + 'p {
+    let in_tags = tags.filter_map(|tag| {
         let (_, attribute) = PLACES.iter().find(|(name, _)| tag.is(name))?;
         let value = tag.value(attribute)?;
         let address = match *attribute {
@@ -165,7 +169,8 @@ mod tests {
     use super::*;
 
     fn found(page: &str) -> Vec<(String, Vec<u8>)> {
-        written(page.as_bytes()).map(|written| (written.names.join(" "), written.data)).collect()
+        let mut tags = markup::tags(page.as_bytes());
+        written(page.as_bytes(), &mut tags).map(|written| (written.names.join(" "), written.data)).collect()
     }
 
     #[test]

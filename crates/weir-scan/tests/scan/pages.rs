@@ -1,0 +1,44 @@
+//! Pages and pictures that a browser reads otherwise than somebody who looks for tags: what acts in them is found all the same.
+
+use crate::corpus::carriers::{program, zipped};
+use crate::hidden::{Case, End, all_end, plain};
+
+/// What stands before something in a page that is so long that only what acts in it is looked through.
+fn long() -> String {
+    format!("<!--{}-->", " ".repeat(9 << 20))
+}
+
+fn svg(inside: &str) -> Vec<u8> {
+    format!("<svg xmlns=\"http://www.w3.org/2000/svg\">{inside}</svg>").into_bytes()
+}
+
+/// The quote that ends it stands behind what acts.
+#[test]
+fn quotes_that_are_none_to_a_browser_hide_nothing() {
+    let zip = plain(&zipped("evil.exe", &program()));
+    let link = format!("<a href='data:application/zip;base64,{zip}' download=x.zip>");
+    let (long, runs) = (long(), "onerror=eval(unescape(name))");
+    let mut cases: Vec<Case> = Vec::new();
+    for before in [
+        "<!-- <p a=\" -->",
+        "<title><p a=\"</title>",
+        "<script>i<n;s=\"</script>",
+        "<?x a=\">",
+        "<!x \">",
+        "<p =\">",
+        "<p a==\">",
+        "<p a=b=\">",
+        "<_ a=\"",
+    ] {
+        cases.push(("a.html", format!("<html>{before}{link}<p title=\"a\">").into(), "evil.exe"));
+        let page = format!("<html>{long}{before} a=' <img src=x {runs}> ' <p title=\"a\">");
+        cases.push(("b.html", page.into(), "hides what it does"));
+    }
+    cases.extend([
+        ("c.html", format!("<html>{long}<img =\" title=\"a>b\" {runs}>").into(), "hides what it does"),
+        ("a.svg", svg("<!-- <p a=\" --><image onerror='x()'/><!-- \" -->"), "a picture with a script"),
+    ]);
+    all_end(&End::Held, cases);
+    let usual = "<script>for(i=0;i<n;i++)a[i]=\"b\";if(i<n/2)f(\"<p class='a'>x</p>\");</script>".repeat(2000);
+    all_end(&End::Passed, vec![("a.html", format!("<html><!-- <p>a</p> -->{usual}</html>").into(), "")]);
+}
