@@ -241,18 +241,51 @@ impl<'t> Iterator for Attributes<'t> {
 
 /// The scripts of a page, each from its name on to where it ends.
 pub(crate) fn scripts(page: &[u8]) -> impl Iterator<Item = &[u8]> {
-    const NAME: &[u8] = b"script";
-    let is_named = move |at: usize| page.get(at..at + NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
     let mut rest = 0;
     std::iter::from_fn(move || {
-        let begin = memchr::memchr2_iter(b'<', b':', page.get(rest..)?).find(|at| is_named(rest + at + 1))?;
+        let begin = memchr::memchr2_iter(b'<', b':', page.get(rest..)?).find(|at| is_script(page, rest + at + 1))?;
         let from = rest + begin + 1;
-        let ends = |at: &usize| page.get(from + at + 1) == Some(&b'/') && is_named(from + at + 2);
-        let end = memchr::memchr_iter(b'<', &page[from..]).find(ends).map_or(page.len(), |end| from + end);
+        let end = script_end(page, from);
         // Behind the name of the tag that ends it.
         rest = end + 2;
         Some(&page[from..end])
     })
+}
+
+const SCRIPT: &[u8] = b"script";
+
+fn is_script(page: &[u8], at: usize) -> bool {
+    page.get(at..at + SCRIPT.len()).is_some_and(|name| name.eq_ignore_ascii_case(SCRIPT))
+}
+
+/// Where a script ends that begins at `from`. Not every tag that looks so ends it: behind `<!--` and the beginning of another script it ends only that
+/// one (HTML Standard, section 13.2.6.1), and in XML it ends nothing in a section.
+fn script_end(page: &[u8], from: usize) -> usize {
+    let is_whole = |at: usize| {
+        is_script(page, at)
+            && page.get(at + SCRIPT.len()).is_none_or(|next| next.is_ascii_whitespace() || b"/>".contains(next))
+    };
+    let (mut in_comment, mut in_other, mut at) = (false, false, from);
+    while let Some(found) = memchr::memchr2(b'<', b'-', &page[at..]) {
+        at += found;
+        let text = &page[at..];
+        if text.starts_with(b"-->") {
+            (in_comment, in_other) = (false, false);
+        } else if text.starts_with(b"<!--") {
+            in_comment = true;
+        } else if text.starts_with(b"<![CDATA[") {
+            at += memchr::memmem::find(text, b"]]>").unwrap_or(text.len() - 1);
+        } else if text.starts_with(b"</") && is_whole(at + 2) {
+            if !in_other {
+                return at;
+            }
+            in_other = false;
+        } else if in_comment && text[0] == b'<' && is_whole(at + 1) {
+            in_other = true;
+        }
+        at += 1;
+    }
+    page.len()
 }
 
 /// Where addresses lead that are none of the web's: scripts, pages and files in an address, other computers, commands of Windows.
@@ -502,6 +535,21 @@ mod tests {
         let mut all = tags(&tangled);
         assert!(all.by_ref().map(|tag| tag.text.len()).sum::<usize>() < 8 * tangled.len() && !all.is_whole());
         assert!(acting(&tangled).len() > LOOKED_THROUGH, "not all of it was looked through");
+    }
+
+    #[test]
+    fn a_script_ends_where_it_does_for_browsers() {
+        for inside in [
+            ">a",
+            ">'</scripts>'",
+            "><!-- <script></script> a",
+            "><!--a--><script>",
+            "><!--> <script>",
+            "><![CDATA[</script>]]>",
+        ] {
+            let page = format!("<script{inside}</script>b");
+            assert_eq!(scripts(page.as_bytes()).next(), Some(format!("script{inside}").as_bytes()), "{page}");
+        }
     }
 
     #[test]

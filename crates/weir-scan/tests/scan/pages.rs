@@ -42,3 +42,20 @@ fn quotes_that_are_none_to_a_browser_hide_nothing() {
     let usual = "<script>for(i=0;i<n;i++)a[i]=\"b\";if(i<n/2)f(\"<p class='a'>x</p>\");</script>".repeat(2000);
     all_end(&End::Passed, vec![("a.html", format!("<html><!-- <p>a</p> -->{usual}</html>").into(), "")]);
 }
+
+#[test]
+fn a_script_goes_on_behind_the_end_of_another_one_in_its_comment() {
+    let script = "<script><!-- <script> </script>\neval(unescape(name))\n--></script>";
+    all_end(
+        &End::Held,
+        vec![
+            ("a.html", format!("<html>{script}").into(), "hides what it does"),
+            ("b.html", format!("<html>{}{script}", long()).into(), "hides what it does"),
+            (
+                "c.html",
+                format!("<html>{}<script>x='</scripts>';eval(unescape(x))</script>", long()).into(),
+                "hides what it does",
+            ),
+        ],
+    );
+}
