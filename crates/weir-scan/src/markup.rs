@@ -344,7 +344,7 @@ fn is_strange(text: &[u8]) -> bool {
     if !text.first().is_some_and(|first| b"jvdfsmu\\/&".contains(&first.to_ascii_lowercase())) {
         return false;
     }
-    let head: Vec<u8> = resolved(&text[..text.len().min(STRANGE_MAX)])
+    let head: Vec<u8> = beginning(text)
         .iter()
         .filter(|byte| !byte.is_ascii_whitespace() && !byte.is_ascii_control())
         .map(u8::to_ascii_lowercase)
@@ -450,6 +450,18 @@ pub(crate) fn resolved(text: &[u8]) -> Vec<u8> {
     }
     out.extend_from_slice(rest);
     out
+}
+
+/// The beginning of an address or a text, with its references resolved. In a long one white space and control characters do not count, because browsers
+/// pass over them in an address.
+pub(crate) fn beginning(text: &[u8]) -> Vec<u8> {
+    if text.len() <= STRANGE_MAX {
+        return resolved(text);
+    }
+    let mut dense = resolved(text);
+    dense.retain(|byte| !byte.is_ascii_whitespace() && !byte.is_ascii_control());
+    dense.truncate(STRANGE_MAX);
+    dense
 }
 
 /// Whether a text has references to characters that nobody needs to write in this way: letters, digits, and the punctuation of scripts and

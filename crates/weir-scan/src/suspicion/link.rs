@@ -84,7 +84,7 @@ pub(super) fn msdt(file: &File<'_>) -> bool {
     // Attributes of documents have many names.
     let is_target = |value: &[u8]| {
         let worth = matches!(value.trim_ascii_start(), [b'm' | b'M' | b'&', _, ..]);
-        worth && (SUPPORT_TOOL.is)(&dense(&markup::resolved(&value[..value.len().min(TEXT_LONGEST)])))
+        worth && (SUPPORT_TOOL.is)(&dense(&markup::beginning(value)))
     };
     let in_part = || is_xml && markup::tags(&text(file)).any(|tag| tag.attributes().any(|(_, value)| is_target(value)));
     let of_document = || {
@@ -133,7 +133,7 @@ impl Wanted {
             if !PLACES.iter().any(|place| name.eq_ignore_ascii_case(place.as_bytes())) {
                 return self.is_whole_at(value);
             }
-            let value = markup::resolved(&value[..value.len().min(TEXT_LONGEST)]);
+            let value = markup::beginning(value);
             let address = if name.eq_ignore_ascii_case(b"content") { behind_url(&value) } else { &value };
             let dense = dense(address);
             let of_server = || by_itself || memchr::memchr(b'!', &dense).is_some() || is_launched(&dense);
@@ -156,8 +156,7 @@ impl Wanted {
         let first = |letter: &u8| {
             *letter == b'&' || self.words.iter().any(|word| word.as_bytes()[0] == letter.to_ascii_lowercase())
         };
-        let head = &text[..text.len().min(TEXT_LONGEST)];
-        head.first().is_some_and(first) && (self.is_whole)(&dense(&markup::resolved(head)))
+        text.first().is_some_and(first) && (self.is_whole)(&dense(&markup::beginning(text)))
     }
 
     /// Whether scripts make such an address: from base64, from numbers, or from what names hold.

@@ -55,7 +55,7 @@ fn is_active(tag: &Tag<'_>) -> bool {
 
 /// An address that is a script or a page; browsers pass over white space in it.
 fn runs(value: &[u8]) -> bool {
-    let dense: Vec<u8> = markup::resolved(&value[..value.len().min(4096)])
+    let dense: Vec<u8> = markup::beginning(value)
         .iter()
         .filter(|byte| !byte.is_ascii_whitespace() && !byte.is_ascii_control())
         .map(u8::to_ascii_lowercase)

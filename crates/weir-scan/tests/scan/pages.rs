@@ -59,3 +59,17 @@ fn a_script_goes_on_behind_the_end_of_another_one_in_its_comment() {
         ],
     );
 }
+
+#[test]
+fn white_space_in_an_address_is_passed_over_however_long_it_is() {
+    let tabs = "\t".repeat(5000);
+    let link = format!("<a href='search{tabs}-ms:query=x&crumb=y'>");
+    all_end(
+        &End::Held,
+        vec![
+            ("a.html", format!("<html>{link}").into(), "opens a folder"),
+            ("b.html", format!("<html>{}{link}", long()).into(), "opens a folder"),
+            ("a.svg", svg(&format!("<a href='java{tabs}script:x()'/>")), "a picture with a script"),
+        ],
+    );
+}
