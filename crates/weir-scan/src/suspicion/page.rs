@@ -188,10 +188,13 @@ fn script(file: &File<'_>) -> Option<Vec<u8>> {
     let is_script = extensions.any(|own| SCRIPTS.contains(&own.as_str()))
         || file.kind == Kind::Script
         || file.declared.ends_with("javascript");
-    if is_script {
-        return Some(file.data[..file.data.len().min(LOOKED_THROUGH)].to_vec());
+    let in_page = || is_attached_page(file).then(|| scripts(&text(file)));
+    match file.data.get(..LOOKED_THROUGH) {
+        _ if !is_script => in_page(),
+        // A page by its name may begin as a script does.
+        Some(begun) => Some([begun, &in_page().unwrap_or_default()].concat()),
+        None => Some(file.data.to_vec()),
     }
-    is_attached_page(file).then(|| scripts(&text(file)))
 }
 
 pub(super) fn obfuscated_script(file: &File<'_>) -> bool {

@@ -375,7 +375,12 @@ impl Walk<'_> {
 
     /// A file that is a text, written in another way ([`reading`]).
     fn readings(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
-        let Some(narrow) = reading::narrow(file) else { return self.unveiled(file, level) };
+        let Some(narrow) = reading::narrow(file) else {
+            if reading::has_late_escapes(file) {
+                self.odd_here(Oddity::Unreadable(page::TOO_MUCH.into()));
+            }
+            return self.unveiled(file, level);
+        };
         let is_cut = reading::is_cut(file);
         self.holding(&narrow, |walk, data| {
             let file = File { kind: Kind::of(data), data, ..*file };

@@ -35,6 +35,11 @@ pub(super) fn is_cut(file: &File<'_>) -> bool {
     file.data.len() > TEXT_MAX
 }
 
+/// Whether a page has escape sequences only behind what [`narrow`] turns.
+pub(super) fn has_late_escapes(file: &File<'_>) -> bool {
+    is_cut(file) && is_markup(file) && without_escapes(&file.data[TEXT_MAX..]).is_some()
+}
+
 /// By its mark, by where its NULs stand, or because it says so.
 fn charset(data: &[u8]) -> Option<&'static str> {
     const MARKS: [(&[u8], &str); 4] = [
@@ -137,7 +142,7 @@ fn is_markup(file: &File<'_>) -> bool {
     matches!(file.kind, Kind::Html | Kind::Xml)
         || file.declared == "text/html"
         || file.declared.ends_with("xml")
-        || (file.kind == Kind::Unknown && by_name())
+        || (matches!(file.kind, Kind::Unknown | Kind::Script) && by_name())
 }
 
 #[cfg(test)]

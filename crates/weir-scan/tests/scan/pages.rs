@@ -1,7 +1,7 @@
 //! Pages and pictures that a browser reads otherwise than somebody who looks for tags: what acts in them is found all the same.
 
 use crate::corpus::carriers::{program, zipped};
-use crate::hidden::{Case, End, all_end, plain};
+use crate::hidden::{Case, End, all_end, plain, referenced};
 
 /// What stands before something in a page that is so long that only what acts in it is looked through.
 fn long() -> String {
@@ -70,6 +70,25 @@ fn white_space_in_an_address_is_passed_over_however_long_it_is() {
             ("a.html", format!("<html>{link}").into(), "opens a folder"),
             ("b.html", format!("<html>{}{link}", long()).into(), "opens a folder"),
             ("a.svg", svg(&format!("<a href='java{tabs}script:x()'/>")), "a picture with a script"),
+        ],
+    );
+}
+
+#[test]
+fn a_long_page_is_looked_through_whatever_it_begins_with() {
+    let zip = plain(&zipped("evil.exe", &program()));
+    let (long, veiled) = (long(), referenced("eval(atob(x))"));
+    all_end(
+        &End::Held,
+        vec![
+            ("a.html", format!("#!/x\n<html>{long}<script>eval(unescape(x))</script>").into(), "hides what it does"),
+            ("b.html", format!("#!/x\n<html>{long}<script>var u=atob('{zip}')</script>").into(), "evil.exe"),
+            ("c.html", format!("#!/x\n<html><body onload=\"{veiled}\">").into(), "hides what it does"),
+            (
+                "d.html",
+                format!("<html>{long}{long}<scr\x1b(Bipt>eval(unescape(name))</script>").into(),
+                "more script than is looked through",
+            ),
         ],
     );
 }

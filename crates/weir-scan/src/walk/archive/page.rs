@@ -60,23 +60,27 @@ fn put_together(walk: &mut Walk<'_>, file: &File<'_>) -> Vec<Vec<u8>> {
     found
 }
 
-/// What acts in a file: all of a script, and some of a page. Nothing of a file for a shell that has no name of a script: what follows the commands is
-/// often an archive, and no text.
+/// What acts in a file: all of a script, and some of a page. Nothing of a file for a shell that has no name of a script or page: what follows the
+/// commands is often an archive, and no text.
 fn acting<'f>(file: &File<'f>) -> Option<Cow<'f, [u8]>> {
     const PLAIN: [&str; 9] = ["bat", "cmd", "js", "jse", "mjs", "ps1", "vbe", "vbs", "wsh"];
     let is_plain = |name: &String| file_name::extensions(name).any(|own| PLAIN.contains(&own.as_str()));
     if file.declared.ends_with("javascript") || file.names.iter().any(is_plain) {
         return Some(Cow::Borrowed(file.data));
     }
-    (file.kind != Kind::Script).then(|| Cow::Owned(markup::acting(file.data)))
+    (file.kind != Kind::Script || is_called_page(file)).then(|| Cow::Owned(markup::acting(file.data)))
 }
 
 /// Whether some program runs it as a script, or shows it as a page.
 pub(crate) fn is_page(file: &File<'_>) -> bool {
+    matches!(file.kind, Kind::Html | Kind::Xml | Kind::Script) && !file.in_archive || is_called_page(file)
+}
+
+/// Whether its name or type says so, whatever is in it.
+fn is_called_page(file: &File<'_>) -> bool {
     let by_name =
         || file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| SCRIPTS.contains(&own.as_str()));
-    matches!(file.kind, Kind::Html | Kind::Xml | Kind::Script) && !file.in_archive
-        || file.declared == "text/html"
+    file.declared == "text/html"
         || file.declared.ends_with("javascript")
         || file.declared.starts_with("image/svg")
         || by_name()
