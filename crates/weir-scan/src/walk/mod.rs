@@ -393,6 +393,17 @@ impl Walk<'_> {
     }
 
     fn unveiled(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+        if let Some(bare) = reading::bare(file) {
+            self.holding(&bare, |walk, data| {
+                let file = File { kind: Kind::of(data), data, ..*file };
+                walk.read(&file, level)?;
+                walk.resolved(&file, level)
+            })?;
+        }
+        self.resolved(file, level)
+    }
+
+    fn resolved(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let Some(unveiled) = reading::unveiled(file) else { return Ok(()) };
         if !unveiled.is_whole {
             self.odd_here(Oddity::Unreadable(page::TOO_MUCH.into()));

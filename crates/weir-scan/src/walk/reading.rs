@@ -123,6 +123,53 @@ pub(super) struct Unveiled {
     pub(super) is_whole: bool,
 }
 
+/// XML as its readers have it: without comments, in which something else may seem to stand, and with sections (`<![CDATA[`) as the text that they are.
+pub(super) fn bare(file: &File<'_>) -> Option<Vec<u8>> {
+    let has = |mark: &str| memchr::memmem::find(file.data, mark.as_bytes()).is_some();
+    if file.kind == Kind::Html || !is_markup(file) || !(has("<!--") || has("<![CDATA[")) {
+        return None;
+    }
+    let (mut out, mut rest, mut is_other) = (Vec::new(), file.data, false);
+    let mut marks = vec![("<!--", "-->"), ("<![CDATA[", "]]>"), ("<?", "?>")];
+    while let Some(at) = memchr::memchr(b'<', rest) {
+        let (before, text) = rest.split_at(at);
+        out.extend_from_slice(before);
+        let mark = marks.iter().position(|(begin, _)| text.starts_with(begin.as_bytes()));
+        let Some((number, (begin, end))) = mark.map(|number| (number, marks[number])) else {
+            out.push(b'<');
+            rest = &text[1..];
+            continue;
+        };
+        let Some(length) = memchr::memmem::find(&text[begin.len()..], end.as_bytes()) else {
+            // None ends from here on.
+            marks.remove(number);
+            rest = text;
+            continue;
+        };
+        let (whole, behind) = text.split_at(begin.len() + length + end.len());
+        let content = &whole[begin.len()..begin.len() + length];
+        is_other |= begin != "<?";
+        match begin {
+            "<!--" => {}
+            "<?" => out.extend_from_slice(whole),
+            _ => out.extend(content.iter().flat_map(written)),
+        }
+        rest = behind;
+    }
+    out.extend_from_slice(rest);
+    is_other.then_some(out)
+}
+
+/// An octet of a text as XML writes it.
+fn written(octet: &u8) -> &[u8] {
+    match octet {
+        b'<' => b"&lt;",
+        b'>' => b"&gt;",
+        b'&' => b"&amp;",
+        octet => std::slice::from_ref(octet),
+    }
+}
+
 /// What an attribute runs: an event, a link, a page inside the page.
 fn run(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let script = name.get(..2).is_some_and(|two| two.eq_ignore_ascii_case(b"on"))

