@@ -4,6 +4,7 @@
 //! blocks may be about it. [`super::udf`] reads the other file system that a disc can have. Source: ECMA-119.
 
 use super::super::{Oddity, Walk, bounded_name};
+use super::path_table;
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ const DESCRIPTORS: usize = 16;
 /// Linux reads a hundred.
 const DESCRIPTORS_MAX: usize = 128;
 const FOLDERS_MAX: usize = 10_000;
+/// Each folder stands in up to four path tables, with two places at most.
+const PLACES_MAX: usize = 8 * FOLDERS_MAX;
 /// How many records are read between two looks at the clock.
 const RECORDS_AT_ONCE: u32 = 1024;
 /// Pieces of one file, and names that these may have. Programs that write discs need a second piece for each 4 GiB.
@@ -49,9 +52,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
             (Some(kind @ (1 | 2)), Some(b"CD001")) => {
                 for block in blocks(descriptor) {
                     let tree = Tree { data, block, names: Names::of(*kind, descriptor) };
-                    if let Some(root) = tree.extent(descriptor.get(156..).unwrap_or_default()) {
-                        tree.walk(walk, root, level)?;
-                    }
+                    tree.walk(walk, tree.beginnings(descriptor)?, level)?;
                 }
             }
             (Some(255), Some(b"CD001")) | (None, _) => break,
@@ -128,10 +129,34 @@ impl<'d> Tree<'d> {
         Some(((u32_at(record, 2)? as usize).checked_mul(self.block)?, u32_at(record, 10)? as usize))
     }
 
-    /// Walks a directory and those below it, without recursion.
-    fn walk(self, walk: &mut Walk<'_>, root: (usize, usize), level: u32) -> Result<(), Exceeded> {
+    /// The root, as readers see it that pass over what a system keeps about it and as others do, and the folders of the path table.
+    fn beginnings(self, descriptor: &[u8]) -> Result<BTreeSet<(usize, usize)>, Exceeded> {
+        let root = descriptor.get(156..).unwrap_or_default();
+        let Some((from, length)) = self.extent(root) else { return Ok(BTreeSet::new()) };
+        let behind = from.saturating_add(usize::from(root[1]).saturating_mul(self.block));
+        let mut beginnings = BTreeSet::from([(from, length), (behind, length)]);
+        for (number, place) in path_table::places(self.data, descriptor, self.block).enumerate() {
+            if number >= PLACES_MAX {
+                return Err(Exceeded::Entries(FOLDERS_MAX as u32));
+            }
+            // Its first record is about itself.
+            let record = self.data.get(place..).unwrap_or_default();
+            if record.get(25).is_some_and(|flags| flags & FOLDER != 0)
+                && let Some((_, length)) = self.extent(record)
+            {
+                beginnings.insert((place, length));
+            }
+        }
+        match beginnings.len() <= FOLDERS_MAX {
+            true => Ok(beginnings),
+            false => Err(Exceeded::Entries(FOLDERS_MAX as u32)),
+        }
+    }
+
+    /// Walks directories and those below them, without recursion.
+    fn walk(self, walk: &mut Walk<'_>, mut seen: BTreeSet<(usize, usize)>, level: u32) -> Result<(), Exceeded> {
         // Of folders in the same place one may be longer, and show more.
-        let (mut todo, mut seen, mut clock) = (vec![root], BTreeSet::from([root]), 0u32);
+        let (mut todo, mut clock) = (seen.iter().copied().collect::<Vec<_>>(), 0u32);
         while let Some((from, length)) = todo.pop() {
             walk.budget.time()?;
             let Some(records) = self.data.get(from..from.saturating_add(length).min(self.data.len())) else {

@@ -15,6 +15,7 @@ mod lzo;
 mod macintosh;
 mod ole;
 pub(crate) mod page;
+mod path_table;
 pub(crate) mod pdf;
 mod pdf_files;
 mod pdf_lock;
