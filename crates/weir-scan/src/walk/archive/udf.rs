@@ -15,6 +15,7 @@ const NAMES_AT_ONCE: usize = 1024;
 
 /// Kinds of descriptors.
 const ANCHOR: u16 = 2;
+const POINTER: u16 = 3;
 const PARTITION: u16 = 5;
 const LOGICAL_VOLUME: u16 = 6;
 const TERMINATOR: u16 = 8;
@@ -104,31 +105,51 @@ struct FileEntry<'d> {
 }
 
 impl<'d> Volume<'d> {
-    /// The volume, and the block of its root.
+    /// The volume, and the block of its root. None if the disc describes itself more than once and not each time in the same way: readers differ in
+    /// which description they believe.
     fn read(data: &'d [u8]) -> Option<(Volume<'d>, u32)> {
-        let sector = |number: usize| data.get(number.checked_mul(SECTOR)?..)?.get(..SECTOR);
         let sectors = data.len() / SECTOR;
         let anchors = [256, 512, sectors.saturating_sub(1), sectors.saturating_sub(257)];
-        let anchor = anchors.into_iter().filter_map(sector).find(|sector| is(sector, ANCHOR))?;
-        let (length, from) = (u32_at(anchor, 16)? as usize, u32_at(anchor, 20)? as usize);
-        let (mut partitions, mut logical) = (Vec::new(), None);
+        let mut anchors =
+            anchors.into_iter().filter_map(|number| sector(data, number)).filter(|sector| is(sector, ANCHOR));
+        let anchor = anchors.next()?;
+        let places = anchor.get(16..32)?;
+        // The first is what readers go by, and the other what they fall back on.
+        let (main, reserve) = (Volume::described(data, places)?, places.get(8..16)?);
+        let is_alone = reserve.iter().all(|octet| *octet == 0);
+        let agree = anchors.all(|other| other.get(16..32) == Some(places))
+            && (is_alone || Volume::described(data, reserve).is_some_and(|other| other == main));
+        let (begin, root) = main;
+        agree.then_some((Volume { data, begin }, root))
+    }
+
+    /// What a sequence of descriptors says: where the partition begins, and the block of its root.
+    fn described(data: &[u8], place: &[u8]) -> Option<(usize, u32)> {
+        let (length, from) = (u32_at(place, 0)? as usize, u32_at(place, 4)? as usize);
+        let (mut partitions, mut logical) = (Vec::new(), Vec::new());
         for number in from..from.checked_add((length / SECTOR).min(256))? {
-            let descriptor = sector(number)?;
+            let descriptor = sector(data, number)?;
             match u16_at(descriptor, 0)? {
                 PARTITION => partitions.push((u16_at(descriptor, 22)?, u32_at(descriptor, 188)?)),
-                LOGICAL_VOLUME => logical = Some(descriptor),
+                LOGICAL_VOLUME => logical.push(descriptor),
+                // It goes on elsewhere.
+                POINTER => return None,
                 TERMINATOR => break,
                 _ => {}
             }
         }
-        let logical = logical.filter(|descriptor| u32_at(descriptor, 212) == Some(SECTOR as u32))?;
+        let (last, before) = logical.split_last()?;
+        let said = |descriptor: &[u8]| descriptor.get(212..446).map(<[u8]>::to_vec);
+        let logical = Some(*last).filter(|last| before.iter().all(|other| said(other) == said(last)))?;
+        let logical = Some(logical).filter(|descriptor| u32_at(descriptor, 212) == Some(SECTOR as u32))?;
         // One map of the plain kind: a file's block is one of the partition.
         let map = logical.get(440..446).filter(|map| map[0] == 1 && u32_at(logical, 268) == Some(1))?;
         let wanted = u16_at(map, 4)?;
-        let begin = partitions.into_iter().find(|(number, _)| *number == wanted)?.1;
+        let mut begins = partitions.into_iter().filter(|(number, _)| *number == wanted).map(|(_, begin)| begin);
+        let begin = begins.next().filter(|first| begins.all(|other| other == *first))?;
         let volume = Volume { data, begin: (begin as usize).checked_mul(SECTOR)? };
         let set = volume.block(u32_at(logical, 252)?).filter(|set| is(set, FILE_SET))?;
-        Some((volume, u32_at(set, 404)?))
+        Some((volume.begin, u32_at(set, 404)?))
     }
 
     /// From this block of the partition on.
@@ -178,6 +199,10 @@ impl<'d> Volume<'d> {
         places.found.reverse();
         places
     }
+}
+
+fn sector(data: &[u8], number: usize) -> Option<&[u8]> {
+    data.get(number.checked_mul(SECTOR)?..)?.get(..SECTOR)
 }
 
 /// Whether a descriptor is of this kind, by its tag and the sum of it.
@@ -316,6 +341,35 @@ mod tests {
         assert_eq!(opened(&image, long).1.len(), 1);
         image[NAMES + 40..].fill(0);
         assert_eq!(opened(&image, long), (Ok(()), vec![]), "nothing follows");
+    }
+
+    #[test]
+    fn a_disc_that_describes_itself_in_two_ways_is_not_read_in_one_of_them() {
+        type Change<'a> = (usize, usize, &'a [u8]);
+        let is_read = |changes: &[Change<'_>]| {
+            let mut image = deleted(3);
+            for (sector, at, octets) in changes {
+                image[sector * SECTOR + at..][..octets.len()].copy_from_slice(octets);
+            }
+            opened(&image, Duration::from_secs(20)).1.is_empty()
+        };
+        let second: Change<'_> = (5, 0, &[2, 0, 0, 0, 2]);
+        let longer: Change<'_> = (256, 16, &[0, 24]);
+        // Of two anchors, sequences, partitions and volumes, those that say the same, and others; and a sequence that goes on elsewhere.
+        let cases: [(&[Change<'_>], bool); 9] = [
+            (&[], true),
+            (&[second, (5, 16, &[0, 16, 0, 0, 1, 1])], true),
+            (&[second, (5, 16, &[0, 16, 0, 0, 2, 1])], false),
+            (&[(256, 24, &[0, 16, 0, 0, 1, 1])], true),
+            (&[(256, 24, &[0, 16, 0, 0, 2, 1])], false),
+            (&[longer, (259, 0, &[5]), (259, 188, &[4, 1])], true),
+            (&[longer, (259, 0, &[5]), (259, 188, &[3, 1])], false),
+            (&[longer, (259, 0, &[6])], false),
+            (&[longer, (259, 0, &[3])], false),
+        ];
+        for (changes, same) in cases {
+            assert_eq!(is_read(changes), same, "{changes:?}");
+        }
     }
 
     #[test]
