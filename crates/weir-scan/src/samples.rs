@@ -88,10 +88,23 @@ impl Candidate {
     }
 
     fn of(file: &File<'_>, why: &str) -> Candidate {
-        // Of several names the one counts that has something run: mail programs differ in which of them they go by.
-        let script = file.names.iter().find(|name| is_script_by_name(name));
-        let name = script.or_else(|| file.names.iter().find(|name| !name.is_empty()));
-        let name = name.map_or("attachment", String::as_str);
+        let name = file.names.iter().find(|name| is_script_by_name(name));
+        let name = name.or_else(|| file.names.iter().find(|name| !name.is_empty()));
+        Candidate::named(name.map_or("attachment", String::as_str), file, why)
+    }
+
+    /// A file by each of its names that has something else run it: mail programs differ in which of them they go by.
+    fn all_of(file: &File<'_>, why: &str) -> Vec<Candidate> {
+        let mut all = vec![Candidate::of(file, why)];
+        for name in file.names.iter().filter(|name| is_script_by_name(name)) {
+            if all.iter().all(|known| file_name::extension(&known.name) != file_name::extension(name)) {
+                all.push(Candidate::named(name, file, why));
+            }
+        }
+        all
+    }
+
+    fn named(name: &str, file: &File<'_>, why: &str) -> Candidate {
         Candidate {
             sha256: sha256(file.data),
             size: file.data.len() as u64,
@@ -200,7 +213,7 @@ impl Picker {
             return;
         }
         if let Some(why) = policy.wants(file) {
-            self.pick(Candidate::of(file, why).with_passwords(file, &self.passwords));
+            self.pick_all(file, why);
         }
         self.open.retain(|(holder, _)| place.is_inside(holder));
         if file.kind.is_archive() || file.kind == Kind::Ole {
@@ -212,7 +225,7 @@ impl Picker {
     /// A rule, or the policy for attachments, calls a file suspicious. `why` may be the name of the rule.
     pub(crate) fn suspicious(&mut self, policy: &SamplePolicy, file: &File<'_>, why: &str) {
         if (policy.has(Sort::Suspicious) || policy.rules.contains(why)) && is_attachment(file) {
-            self.pick(Candidate::of(file, why).with_passwords(file, &self.passwords));
+            self.pick_all(file, why);
         }
     }
 
@@ -227,6 +240,12 @@ impl Picker {
         let holder = self.open.iter().rev().find(|(at, _)| place.is_at_or_inside(at) && !at.is_piece_of_document());
         if let Some((_, candidate)) = holder {
             self.pick(Candidate { why: why.to_owned(), ..candidate.clone() });
+        }
+    }
+
+    fn pick_all(&mut self, file: &File<'_>, why: &str) {
+        for candidate in Candidate::all_of(file, why) {
+            self.pick(candidate.with_passwords(file, &self.passwords));
         }
     }
 
@@ -264,13 +283,15 @@ struct List {
 impl Visit for List {
     fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         if is_attachment(file) && !header::is_message(file.declared) {
-            let candidate = Candidate::of(file, file.kind.words()).with_passwords(file, &self.passwords);
-            if self.found.iter().any(|known| known.is_like(&candidate)) {
-                return Ok(());
-            }
-            match self.found.len() < ATTACHMENTS_MAX {
-                true => self.found.push(candidate),
-                false => self.left_out += 1,
+            for candidate in Candidate::all_of(file, file.kind.words()) {
+                let candidate = candidate.with_passwords(file, &self.passwords);
+                if self.found.iter().any(|known| known.is_like(&candidate)) {
+                    continue;
+                }
+                match self.found.len() < ATTACHMENTS_MAX {
+                    true => self.found.push(candidate),
+                    false => self.left_out += 1,
+                }
             }
         }
         Ok(())
@@ -400,6 +421,21 @@ mod tests {
             names.len() == 3 && names.iter().any(|name| name.ends_with("aaa.bat") && name.len() < 200),
             "{names:?}"
         );
+    }
+
+    #[test]
+    fn a_file_is_named_by_each_name_that_has_something_else_run_it() {
+        let names = ["a.txt", "a.py", "b.py", "a.sh"].map(str::to_owned);
+        let mut picker = Picker::default();
+        picker.file(&policy(&[Sort::Scripts]), &Place::default(), &file(&names, "", b"import os"));
+        let mut mistrusted = Picker::default();
+        let rules = SamplePolicy { sorts: BTreeSet::new(), rules: ["odd".to_owned()].into() };
+        mistrusted.suspicious(&rules, &file(&names, "", b"import os"), "odd");
+        let mut list = List::default();
+        list.file(&Place::default(), &file(&names, "", b"import os"), &Budget::new(&Limits::default())).unwrap();
+        for found in [picker.ended().0, mistrusted.ended().0, list.found] {
+            assert_eq!(found.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a.py", "a.sh"]);
+        }
     }
 
     #[test]
