@@ -30,12 +30,12 @@ pub enum Sharing {
     /// No other machine shares our records.
     Alone,
     /// Others share our records. They may not be open yet.
-    With(Shared),
+    With(SharedCertificates),
 }
 
 /// The part of the shared records that concerns certificates.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedCertificates {
     records: OnceLock<Records>,
     /// Identifies this process among all others.
     owner: String,
@@ -51,7 +51,7 @@ struct SharedChallenge {
 impl Sharing {
     /// Shares with other machines. The records are not open yet.
     pub fn with_others(owner: String) -> Sharing {
-        Sharing::With(Shared { records: OnceLock::new(), owner })
+        Sharing::With(SharedCertificates { records: OnceLock::new(), owner })
     }
 
     /// Tells that the records are open now.

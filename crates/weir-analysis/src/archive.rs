@@ -14,7 +14,7 @@ use std::time::Duration;
 use weir_scan::budget::{Budget, Exceeded, Limits};
 use weir_scan::plain::shown;
 use weir_scan::walk::kind::Kind;
-use weir_scan::walk::{self, File, Oddity, Place, Visit};
+use weir_scan::walk::{self, File, NestedPath, Oddity, Visit};
 
 /// What is tried where a member has a password, if the settings say nothing.
 pub const PASSWORDS: &[&str] = &["infected", "malware", "virus", "password", "1234", "12345", "123456"];
@@ -112,16 +112,16 @@ struct Attempt {
 }
 
 impl Visit for Attempt {
-    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         self.members += u64::from(file.in_archive);
         Ok(())
     }
 
-    fn odd(&mut self, _: &Place, oddity: Oddity) {
+    fn odd(&mut self, _: &NestedPath, oddity: Oddity) {
         self.locked |= oddity == Oddity::Encrypted;
     }
 
-    fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
+    fn enters(&mut self, _: &NestedPath, file: &File<'_>) -> bool {
         !file.in_archive
     }
 }
@@ -221,7 +221,7 @@ impl Opening<'_, '_> {
 }
 
 impl Visit for Opening<'_, '_> {
-    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         if !file.in_archive {
             return Ok(());
         }
@@ -238,7 +238,7 @@ impl Visit for Opening<'_, '_> {
         Ok(())
     }
 
-    fn odd(&mut self, place: &Place, oddity: Oddity) {
+    fn odd(&mut self, place: &NestedPath, oddity: Oddity) {
         // Here the password is ours, and told by itself.
         if oddity == Oddity::PasswordInMail {
             self.password = true;
@@ -249,7 +249,7 @@ impl Visit for Opening<'_, '_> {
         }
     }
 
-    fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
+    fn enters(&mut self, _: &NestedPath, file: &File<'_>) -> bool {
         !file.in_archive
     }
 }

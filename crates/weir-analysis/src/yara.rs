@@ -13,8 +13,8 @@ use std::time::Duration;
 use weir_scan::budget::{Budget, Exceeded, Limits};
 use weir_scan::file_name::extension;
 use weir_scan::plain::shown;
-use weir_scan::walk::{self, File, Oddity, Place, Visit};
-use weir_scan::yara::{Known, RuleFile, Rules, Severity, folder, version};
+use weir_scan::walk::{self, File, NestedPath, Oddity, Visit};
+use weir_scan::yara::{Externals, RuleFile, Rules, Severity, folder, version};
 
 /// Matches that a report names.
 const MATCHES_MAX: usize = 200;
@@ -94,14 +94,14 @@ struct Scan<'a, 'k> {
 }
 
 impl Visit for Scan<'_, '_> {
-    fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, place: &NestedPath, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         if file.data.is_empty() {
             return Ok(());
         }
         let name = file.names.first().map_or("", String::as_str);
         let extension = extension(name).unwrap_or_default();
         let (kind, in_archive) = (file.kind.word(), file.in_archive);
-        let known = Known { name, extension: &extension, kind, in_archive, is_message: false };
+        let known = Externals { name, extension: &extension, kind, in_archive, is_message: false };
         let (matches, whole) = self.rules.scan(file.data, &known, budget.left());
         for found in matches {
             let value = if in_archive { format!("{} in {place}", found.rule) } else { found.rule.clone() };
@@ -118,7 +118,7 @@ impl Visit for Scan<'_, '_> {
         if whole { Ok(()) } else { Err(Exceeded::Time(budget.limits().time)) }
     }
 
-    fn odd(&mut self, place: &Place, oddity: Oddity) {
+    fn odd(&mut self, place: &NestedPath, oddity: Oddity) {
         let why = match oddity {
             Oddity::Encrypted => "has a password",
             Oddity::Unreadable(_) => "cannot be read",

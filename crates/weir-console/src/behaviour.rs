@@ -7,7 +7,8 @@ use crate::html::Html;
 use crate::process_tree;
 use crate::words::{self, count, size};
 use weir_lab::report::{
-    Act, Acted, Behaviour, Capture, Event, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen,
+    Act, Acted, Behaviour, Capture, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen,
+    TimelineEvent,
 };
 
 /// How many events are shown at first.
@@ -47,7 +48,7 @@ impl Bounds {
 }
 
 /// The behaviour in a sentence, in order of time, as a tree of processes, and in tables.
-pub(crate) fn draw(acted: &Acted, events: &[Event], bounds: Bounds) -> Html {
+pub(crate) fn draw(acted: &Acted, events: &[TimelineEvent], bounds: Bounds) -> Html {
     let seen = &acted.seen;
     let processes = match seen.processes.is_empty() {
         true => html!("<p class=\"faint\">None was seen.</p>"),
@@ -73,8 +74,8 @@ pub(crate) fn draw(acted: &Acted, events: &[Event], bounds: Bounds) -> Html {
 }
 
 /// All events in the order in which they happened. A sample may do a thousand things: the first of them are shown, and the others after a click.
-fn timeline(events: &[Event], bounds: Bounds) -> Html {
-    let row = |event: &Event| {
+fn timeline(events: &[TimelineEvent], bounds: Bounds) -> Html {
+    let row = |event: &TimelineEvent| {
         let techniques: Vec<&str> = event.techniques.iter().copied().collect();
         let pid = if event.pid == 0 { String::new() } else { event.pid.to_string() };
         html!(
@@ -89,7 +90,7 @@ fn timeline(events: &[Event], bounds: Bounds) -> Html {
     let head = html!(
         "<th class=\"number\">After</th><th class=\"main\">What</th><th>Techniques</th><th class=\"number\">Process</th>"
     );
-    let table = |events: &[Event], bounds: Bounds| bounds.table(&head, events.iter().map(row), events.len());
+    let table = |events: &[TimelineEvent], bounds: Bounds| bounds.table(&head, events.iter().map(row), events.len());
     let (first, rest) = events.split_at(events.len().min(EVENTS_OPEN));
     let more = match rest.is_empty() {
         true => Html::none(),

@@ -31,8 +31,7 @@ const TEN_YEARS_S: i64 = 3_650 * 86_400;
 /// Whether something needs a person, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-#[schemars(rename = "HealthVerdict")]
-pub enum Verdict {
+pub enum HealthVerdict {
     /// It does what it should.
     Well,
     /// Somebody should look or decide; meanwhile it does what it should.
@@ -45,7 +44,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// The worst of all parts.
-    pub verdict: Verdict,
+    pub verdict: HealthVerdict,
     /// The same as a sentence.
     pub says: String,
     /// Each part in a line.
@@ -60,7 +59,7 @@ pub struct PartHealth {
     /// `mail`, `scan`, `web`, `lab`, `backup`, `certificates`, `disk` or `incidents`; and `console` while there are no pages.
     pub part: String,
     /// The worst of its problems.
-    pub verdict: Verdict,
+    pub verdict: HealthVerdict,
     /// Its state in words.
     pub says: String,
 }
@@ -71,7 +70,7 @@ pub struct HealthProblem {
     /// The part it belongs to.
     pub part: String,
     /// How serious it is.
-    pub verdict: Verdict,
+    pub verdict: HealthVerdict,
     /// The problem in words.
     pub says: String,
     /// The page of the console where something can be done about it; empty if there is none.
@@ -79,7 +78,7 @@ pub struct HealthProblem {
 }
 
 /// A part whose state is being collected.
-struct Part {
+struct HealthPart {
     name: &'static str,
     /// What is said if nothing is wrong.
     says: Vec<String>,
@@ -88,13 +87,13 @@ struct Part {
     untried: Vec<String>,
 }
 
-impl Part {
-    fn empty(name: &'static str) -> Part {
-        Part { name, says: Vec::new(), problems: Vec::new(), untried: Vec::new() }
+impl HealthPart {
+    fn empty(name: &'static str) -> HealthPart {
+        HealthPart { name, says: Vec::new(), problems: Vec::new(), untried: Vec::new() }
     }
 
-    fn new(name: &'static str, pulse: &Pulse) -> Part {
-        let mut part = Part::empty(name);
+    fn new(name: &'static str, pulse: &Pulse) -> HealthPart {
+        let mut part = HealthPart::empty(name);
         for (of, problem) in &pulse.problems {
             if *of == name {
                 part.look(format!("Weir cannot look at a part of itself ({name}): {problem}"), "");
@@ -108,14 +107,14 @@ impl Part {
     }
 
     fn look(&mut self, says: impl Into<String>, page: impl Into<String>) {
-        self.problem(Verdict::Look, says.into(), page.into());
+        self.problem(HealthVerdict::Look, says.into(), page.into());
     }
 
     fn fail(&mut self, says: impl Into<String>, page: impl Into<String>) {
-        self.problem(Verdict::Failing, says.into(), page.into());
+        self.problem(HealthVerdict::Failing, says.into(), page.into());
     }
 
-    fn problem(&mut self, verdict: Verdict, says: String, page: String) {
+    fn problem(&mut self, verdict: HealthVerdict, says: String, page: String) {
         self.problems.push(HealthProblem { part: self.name.to_owned(), verdict, says, page });
     }
 
@@ -124,7 +123,7 @@ impl Part {
         let wrong = self.problems.iter().map(|problem| problem.says.as_str());
         let untried = (!self.untried.is_empty()).then(|| format!("not tried yet: {}", list(&self.untried)));
         let says: Vec<&str> = wrong.chain(untried.as_deref()).chain(self.says.iter().map(String::as_str)).collect();
-        let verdict = self.problems.iter().map(|problem| problem.verdict).max().unwrap_or(Verdict::Well);
+        let verdict = self.problems.iter().map(|problem| problem.verdict).max().unwrap_or(HealthVerdict::Well);
         PartHealth { part: self.name.to_owned(), verdict, says: says.join("; ") }
     }
 }
@@ -142,24 +141,24 @@ impl Health {
             disk(pulse),
             incidents(pulse),
         ];
-        let parts: Vec<Part> =
+        let parts: Vec<HealthPart> =
             parts.into_iter().chain(directory(pulse)).chain(audit(pulse)).chain(console(pulse)).collect();
-        let lines: Vec<PartHealth> = parts.iter().map(Part::line).collect();
+        let lines: Vec<PartHealth> = parts.iter().map(HealthPart::line).collect();
         let untried: Vec<String> = parts.iter().flat_map(|part| part.untried.clone()).collect();
         let mut problems: Vec<HealthProblem> = parts.into_iter().flat_map(|part| part.problems).collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.verdict));
-        let verdict = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Well);
+        let verdict = lines.iter().map(|line| line.verdict).max().unwrap_or(HealthVerdict::Well);
         Health { verdict, says: sentence(verdict, &problems, &untried), parts: lines, problems }
     }
 
     /// The state of a data folder for which no process runs.
     pub fn of_nothing() -> Health {
         let says = "Weir does not run".to_owned();
-        let problem = HealthProblem { part: "weir".into(), verdict: Verdict::Failing, says, page: String::new() };
+        let problem = HealthProblem { part: "weir".into(), verdict: HealthVerdict::Failing, says, page: String::new() };
         let problems = vec![problem];
         Health {
-            verdict: Verdict::Failing,
-            says: sentence(Verdict::Failing, &problems, &[]),
+            verdict: HealthVerdict::Failing,
+            says: sentence(HealthVerdict::Failing, &problems, &[]),
             parts: Vec::new(),
             problems,
         }
@@ -175,12 +174,12 @@ fn list(names: &[String]) -> String {
     }
 }
 
-fn sentence(verdict: Verdict, problems: &[HealthProblem], untried: &[String]) -> String {
-    let failing = problems.iter().filter(|problem| problem.verdict == Verdict::Failing).count();
+fn sentence(verdict: HealthVerdict, problems: &[HealthProblem], untried: &[String]) -> String {
+    let failing = problems.iter().filter(|problem| problem.verdict == HealthVerdict::Failing).count();
     let needs = |number: usize| if number == 1 { "One thing needs" } else { "things need" };
     match (verdict, failing, problems.len() - failing) {
-        (Verdict::Well, ..) if untried.is_empty() => "All is well.".to_owned(),
-        (Verdict::Well, ..) => format!("All is well as far as Weir knows; not tried yet: {}.", list(untried)),
+        (HealthVerdict::Well, ..) if untried.is_empty() => "All is well.".to_owned(),
+        (HealthVerdict::Well, ..) => format!("All is well as far as Weir knows; not tried yet: {}.", list(untried)),
         (_, 0, 1) => format!("{} you.", needs(1)),
         (_, 0, look) => format!("{look} {} you.", needs(look)),
         (_, 1, 0) => "NOT WELL: one thing does not work.".to_owned(),
@@ -191,14 +190,14 @@ fn sentence(verdict: Verdict, problems: &[HealthProblem], untried: &[String]) ->
 }
 
 /// The pages themselves, if they are not served.
-fn console(pulse: &Pulse) -> Option<Part> {
-    let mut part = Part::new("console", pulse);
+fn console(pulse: &Pulse) -> Option<HealthPart> {
+    let mut part = HealthPart::new("console", pulse);
     let wanted = pulse.gates.iter().any(|view| view.gate == GateName::Console);
     (wanted && !serves(&mut part, pulse, GateName::Console)).then_some(part)
 }
 
 /// Whether the gate serves; if not, the reason is noted.
-fn serves(part: &mut Part, pulse: &Pulse, gate: GateName) -> bool {
+fn serves(part: &mut HealthPart, pulse: &Pulse, gate: GateName) -> bool {
     let Some(view) = pulse.gates.iter().find(|view| view.gate == gate) else {
         part.say("off");
         return false;
@@ -220,8 +219,8 @@ fn serves(part: &mut Part, pulse: &Pulse, gate: GateName) -> bool {
     false
 }
 
-fn mail(pulse: &Pulse) -> Part {
-    let mut part = Part::new("mail", pulse);
+fn mail(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("mail", pulse);
     let serves = serves(&mut part, pulse, GateName::Mail);
     if let Some(status) = &pulse.status {
         stopped(&mut part, pulse, status);
@@ -237,7 +236,7 @@ fn mail(pulse: &Pulse) -> Part {
 }
 
 /// Weir slows down whoever guesses, so nobody has to do anything, but it is mentioned.
-fn guessed(part: &mut Part, status: &MailStatus) {
+fn guessed(part: &mut HealthPart, status: &MailStatus) {
     let guessed = status.gate.as_ref().map_or(&[][..], |gate| gate.guessed_at.as_slice());
     if let Some(first) = guessed.first() {
         let accounts = count(guessed.len() as u64, "account");
@@ -246,7 +245,7 @@ fn guessed(part: &mut Part, status: &MailStatus) {
     }
 }
 
-fn stopped(part: &mut Part, pulse: &Pulse, status: &MailStatus) {
+fn stopped(part: &mut HealthPart, pulse: &Pulse, status: &MailStatus) {
     let totals = &status.totals;
     for busy in pulse.stopped().take(STOPPED_NAMED) {
         let page = format!("/throttle/users/{}", crate::html::Piece(&busy.user));
@@ -262,7 +261,7 @@ fn stopped(part: &mut Part, pulse: &Pulse, status: &MailStatus) {
     }
 }
 
-fn spool(part: &mut Part, status: &MailStatus) {
+fn spool(part: &mut HealthPart, status: &MailStatus) {
     let spool = &status.spool;
     for damage in spool.damage.iter().take(3) {
         part.look(format!("the spool is damaged: {damage}"), "");
@@ -276,8 +275,8 @@ fn spool(part: &mut Part, status: &MailStatus) {
     });
 }
 
-fn scan(pulse: &Pulse) -> Part {
-    let mut part = Part::new("scan", pulse);
+fn scan(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("scan", pulse);
     let mail_is_up = pulse.gates.iter().any(|view| view.gate == GateName::Mail && view.is_up());
     match &pulse.feeds {
         Some(feeds) if mail_is_up => feeding(&mut part, feeds, pulse.quarantined("")),
@@ -286,7 +285,7 @@ fn scan(pulse: &Pulse) -> Part {
     part
 }
 
-fn feeding(part: &mut Part, feeds: &FeedsStatus, quarantined: i64) {
+fn feeding(part: &mut HealthPart, feeds: &FeedsStatus, quarantined: i64) {
     if let Some(outage) = &feeds.outage {
         let for_s = seconds(outage.for_s);
         let says = format!(
@@ -313,8 +312,8 @@ fn feeding(part: &mut Part, feeds: &FeedsStatus, quarantined: i64) {
     part.say(format!("{} in quarantine", crate::words::grouped(quarantined.max(0) as u64)));
 }
 
-fn web(pulse: &Pulse) -> Part {
-    let mut part = Part::new("web", pulse);
+fn web(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("web", pulse);
     if serves(&mut part, pulse, GateName::Web)
         && let Some(web) = &pulse.web
     {
@@ -323,7 +322,7 @@ fn web(pulse: &Pulse) -> Part {
     part
 }
 
-fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
+fn serving(part: &mut HealthPart, web: &Status, pulse: &Pulse) {
     web.backends.iter().for_each(|backend| servers(part, backend));
     if let Some(trouble) = web.forward_auth.as_ref().and_then(|door| door.trouble.clone()) {
         part.look(trouble, "/web");
@@ -347,7 +346,7 @@ fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
     });
 }
 
-fn servers(part: &mut Part, backend: &BackendView) {
+fn servers(part: &mut HealthPart, backend: &BackendView) {
     let name = &backend.queue.backend;
     if backend.servers.iter().all(|server| !server.up) && !backend.servers.is_empty() {
         let first = backend.servers.first().map(unanswered).unwrap_or_default();
@@ -378,8 +377,8 @@ fn unanswered(server: &ServerView) -> String {
     format!("{trouble} (for {})", seconds(since as f64))
 }
 
-fn lab(pulse: &Pulse) -> Part {
-    let mut part = Part::new("lab", pulse);
+fn lab(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("lab", pulse);
     if serves(&mut part, pulse, GateName::Lab)
         && let Some(lab) = &pulse.lab
     {
@@ -388,7 +387,7 @@ fn lab(pulse: &Pulse) -> Part {
     part
 }
 
-fn analysing(part: &mut Part, lab: &LabStatus, pulse: &Pulse) {
+fn analysing(part: &mut HealthPart, lab: &LabStatus, pulse: &Pulse) {
     match &lab.leader {
         Some(leader) => part.say(format!("{leader} leads")),
         None => part.look("no machine leads the lab: samples are accepted and wait", "/lab"),
@@ -409,8 +408,8 @@ fn analysing(part: &mut Part, lab: &LabStatus, pulse: &Pulse) {
     });
 }
 
-fn backup(pulse: &Pulse) -> Part {
-    let mut part = Part::new("backup", pulse);
+fn backup(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("backup", pulse);
     let Some(age) = &pulse.backup else { return part };
     let ago = seconds(age.age_s as f64);
     match age {
@@ -426,8 +425,8 @@ fn backup(pulse: &Pulse) -> Part {
     part
 }
 
-fn certificates(pulse: &Pulse) -> Part {
-    let mut part = Part::new("certificates", pulse);
+fn certificates(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("certificates", pulse);
     for CertificateView { of, ends } in &pulse.certificates {
         match ends {
             Err(problem) => part.fail(format!("the certificate of {of} cannot be used: {problem}"), ""),
@@ -460,9 +459,9 @@ fn certificates(pulse: &Pulse) -> Part {
 }
 
 /// The directory, if it cannot be asked.
-fn directory(pulse: &Pulse) -> Option<Part> {
+fn directory(pulse: &Pulse) -> Option<HealthPart> {
     let problem = pulse.directory.as_ref()?;
-    let mut part = Part::empty("directory");
+    let mut part = HealthPart::empty("directory");
     part.fail(format!("nobody of the directory can log in: {problem}"), "");
     Some(part)
 }
@@ -475,8 +474,8 @@ fn long(left_s: i64) -> String {
     }
 }
 
-fn disk(pulse: &Pulse) -> Part {
-    let mut part = Part::new("disk", pulse);
+fn disk(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("disk", pulse);
     match &pulse.disk {
         None => part.look("the free space of the disk cannot be read", ""),
         Some(disk) => {
@@ -493,8 +492,8 @@ fn disk(pulse: &Pulse) -> Part {
 }
 
 /// The open incidents. They do not change the verdict: the gate that an incident concerns says what needs a person.
-fn incidents(pulse: &Pulse) -> Part {
-    let mut part = Part::new("incidents", pulse);
+fn incidents(pulse: &Pulse) -> HealthPart {
+    let mut part = HealthPart::new("incidents", pulse);
     let open = &pulse.incidents;
     if open.count == 0 {
         part.say("none open");
@@ -508,9 +507,9 @@ fn incidents(pulse: &Pulse) -> Part {
 }
 
 /// The audit trail, if it cannot be written: then nobody can change anything.
-fn audit(pulse: &Pulse) -> Option<Part> {
+fn audit(pulse: &Pulse) -> Option<HealthPart> {
     let (_, problem) = pulse.problems.iter().find(|(part, _)| *part == "audit")?;
-    let mut part = Part::empty("audit");
+    let mut part = HealthPart::empty("audit");
     part.fail(format!("nothing can be changed, because the audit trail cannot be written: {problem}"), "");
     Some(part)
 }
@@ -529,7 +528,7 @@ mod tests {
         Pulse { disk, backup, ..Pulse::blind() }
     }
 
-    fn line(health: &Health, part: &str) -> (Verdict, String) {
+    fn line(health: &Health, part: &str) -> (HealthVerdict, String) {
         let line = health.parts.iter().find(|line| line.part == part).unwrap();
         (line.verdict, line.says.clone())
     }
@@ -537,7 +536,7 @@ mod tests {
     #[test]
     fn a_quiet_site_is_well_and_every_part_says_something() {
         let health = Health::of(&quiet());
-        assert_eq!((health.verdict, health.says.as_str()), (Verdict::Well, "All is well."), "{health:?}");
+        assert_eq!((health.verdict, health.says.as_str()), (HealthVerdict::Well, "All is well."), "{health:?}");
         assert_eq!(health.parts.len(), 8);
         assert!(health.parts.iter().all(|line| !line.says.is_empty()), "{health:?}");
     }
@@ -546,18 +545,21 @@ mod tests {
     fn a_certificate_that_cannot_be_got_a_silent_directory_and_an_unwritable_audit_are_said() {
         let named = CertificateState { name: "a.example".into(), validity: None, problem: Some("no answer".into()) };
         let health = Health::of(&Pulse { named: vec![named], ..quiet() });
-        assert_eq!(line(&health, "certificates").0, Verdict::Failing, "{health:?}");
+        assert_eq!(line(&health, "certificates").0, HealthVerdict::Failing, "{health:?}");
         let health = Health::of(&Pulse { directory: Some("no answer".into()), ..quiet() });
-        assert!(health.verdict == Verdict::Failing && line(&health, "directory").1.contains("no answer"), "{health:?}");
+        assert!(
+            health.verdict == HealthVerdict::Failing && line(&health, "directory").1.contains("no answer"),
+            "{health:?}"
+        );
         let health = Health::of(&Pulse { problems: vec![("audit", "locked".into())], ..quiet() });
-        assert!(health.verdict == Verdict::Failing && line(&health, "audit").1.contains("locked"), "{health:?}");
+        assert!(health.verdict == HealthVerdict::Failing && line(&health, "audit").1.contains("locked"), "{health:?}");
     }
 
     #[test]
     fn what_cannot_be_read_is_not_well() {
         let blind = Health::of(&Pulse { problems: vec![("mail", "the database is locked".into())], ..Pulse::blind() });
-        assert_eq!(line(&blind, "mail").0, Verdict::Look);
-        assert_eq!(line(&blind, "disk").0, Verdict::Look);
+        assert_eq!(line(&blind, "mail").0, HealthVerdict::Look);
+        assert_eq!(line(&blind, "disk").0, HealthVerdict::Look);
         assert_eq!(blind.says, "2 things need you.");
     }
 
@@ -570,9 +572,9 @@ mod tests {
         let backup = Some(BackupAge { last: None, age_s: 9 * 86_400, due_s: 86_400 });
         let disk = Some(Disk { free_bytes: 1 << 30, size_bytes: 100 << 30 });
         let health = Health::of(&Pulse { gates, backup, disk, ..Pulse::blind() });
-        assert_eq!(health.verdict, Verdict::Failing);
+        assert_eq!(health.verdict, HealthVerdict::Failing);
         assert_eq!(health.says, "NOT WELL: one thing does not work, and 2 more need you.");
-        assert_eq!(line(&health, "web"), (Verdict::Failing, "web does not run: the port is in use".into()));
+        assert_eq!(line(&health, "web"), (HealthVerdict::Failing, "web does not run: the port is in use".into()));
         assert!(line(&health, "backup").1.contains("no backup in 9 days"), "{health:?}");
         assert!(line(&health, "disk").1.contains("1 GiB of 100 GiB free"), "{health:?}");
         assert_eq!(health.problems[0].part, "web", "the worst comes first");
@@ -584,9 +586,9 @@ mod tests {
             let certificates = vec![CertificateView { of: "mail", ends }];
             line(&Health::of(&Pulse { certificates, ..quiet() }), "certificates")
         };
-        assert_eq!(of(Ok(now() + 90 * 86_400)).0, Verdict::Well);
-        assert_eq!(of(Ok(now() + 3 * 86_400)).0, Verdict::Look);
-        assert_eq!(of(Ok(now() - 1)), (Verdict::Failing, "the certificate of mail has ended".into()));
-        assert_eq!(of(Err("no certificate in it".into())).0, Verdict::Failing);
+        assert_eq!(of(Ok(now() + 90 * 86_400)).0, HealthVerdict::Well);
+        assert_eq!(of(Ok(now() + 3 * 86_400)).0, HealthVerdict::Look);
+        assert_eq!(of(Ok(now() - 1)), (HealthVerdict::Failing, "the certificate of mail has ended".into()));
+        assert_eq!(of(Err("no certificate in it".into())).0, HealthVerdict::Failing);
     }
 }

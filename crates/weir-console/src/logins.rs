@@ -28,7 +28,7 @@ const RIGHT_WITHIN: Duration = Duration::from_secs(60);
 /// Failed logins, those that are under way, and how many were right lately.
 #[derive(Debug, Default)]
 pub struct Logins {
-    failed: Mutex<HashMap<Key, Failures>>,
+    failed: Mutex<HashMap<FailureKey, Failures>>,
     /// By name, and whether they came by a link.
     right: Mutex<HashMap<(String, bool), RightLogins>>,
 }
@@ -40,7 +40,7 @@ struct RightLogins {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum FailureKey {
     Name(String, IpAddr),
     Address(IpAddr),
 }
@@ -55,7 +55,7 @@ impl Logins {
     /// Lets an attempt in and counts it, or says how long it must wait.
     pub fn enter(&self, name: &str, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let (mut failed, keys) = (self.lock(), keys(name, from));
-        let wait = |(key, free): (&Key, u32)| {
+        let wait = |(key, free): (&FailureKey, u32)| {
             let failures = failed.get(key)?;
             (failures.last + failures.wait(free)).checked_duration_since(now).filter(|wait| !wait.is_zero())
         };
@@ -109,7 +109,7 @@ impl Logins {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Failures>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<FailureKey, Failures>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,13 +121,13 @@ pub fn everywhere(name: &str) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from_bits(u128::from(hasher.finish()) << 64))
 }
 
-fn make_room(failed: &mut HashMap<Key, Failures>, now: Instant) {
+fn make_room(failed: &mut HashMap<FailureKey, Failures>, now: Instant) {
     if failed.len() + 2 > ENTRIES_MAX {
         failed.retain(|_, failures| now.duration_since(failures.last) < WAIT_MAX);
     }
     if failed.len() + 2 > ENTRIES_MAX {
         // Everything is new: an attack with random names. Addresses still count.
-        failed.retain(|key, _| matches!(key, Key::Address(_)));
+        failed.retain(|key, _| matches!(key, FailureKey::Address(_)));
     }
     if failed.len() + 2 > ENTRIES_MAX {
         // And from everywhere: those that never had to wait go first.
@@ -138,7 +138,7 @@ fn make_room(failed: &mut HashMap<Key, Failures>, now: Instant) {
     }
 }
 
-fn take_back(failed: &mut HashMap<Key, Failures>, key: &Key) {
+fn take_back(failed: &mut HashMap<FailureKey, Failures>, key: &FailureKey) {
     if let Some(failures) = failed.get_mut(key) {
         failures.count = failures.count.saturating_sub(1);
         if failures.count == 0 {
@@ -156,9 +156,9 @@ impl Failures {
     }
 }
 
-fn keys(name: &str, from: IpAddr) -> [Key; 2] {
+fn keys(name: &str, from: IpAddr) -> [FailureKey; 2] {
     let from = host(from);
-    [Key::Name(name.chars().take(255).collect(), from), Key::Address(from)]
+    [FailureKey::Name(name.chars().take(255).collect(), from), FailureKey::Address(from)]
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_lab::decision::{Ended, Figures as LabFigures, QueueFigures};
+    use weir_lab::decision::{EndedCounts, Figures as LabFigures, QueueFigures};
     use weir_lab::operations::StateCount;
 
     fn pulse(figures: Option<LabFigures>, vacant_ms: Option<u64>) -> Pulse {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn the_leader_of_a_lab_has_figures_that_others_have_not() {
         let queues = vec![QueueFigures { queue: 40, samples: 3, oldest_wait_ms: 1_500 }];
-        let ended = Ended { done: 9, ..Ended::default() };
+        let ended = EndedCounts { done: 9, ..EndedCounts::default() };
         let figures = LabFigures { queues, machines: 4, vms_free: 2, attempts: 12, ended, ..LabFigures::default() };
         let page = text(&pulse(Some(figures), Some(2_250)), &[]);
         for line in [

@@ -18,13 +18,13 @@ const PARTS_MAX: usize = 40;
 /// What can be shown of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preview {
-    parts: Vec<Shown>,
+    parts: Vec<ShownPart>,
     /// Why not everything is shown.
     short: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
+struct ShownPart {
     name: String,
     media_type: String,
     bytes: u64,
@@ -67,7 +67,7 @@ impl Preview {
 
     /// The preview as a section of a page.
     pub(crate) fn html(&self) -> Html {
-        let part = |part: &Shown| {
+        let part = |part: &ShownPart| {
             let name = if part.name.is_empty() { "unnamed" } else { &part.name };
             let stripped = if part.stripped { ", without its markup" } else { "" };
             let text = match &part.text {
@@ -94,7 +94,7 @@ impl Preview {
     }
 }
 
-fn shown(part: &Part, sight: &Sight) -> Shown {
+fn shown(part: &Part, sight: &Sight) -> ShownPart {
     let header = &part.header;
     let content = sight.content(part);
     let media_type = match header.media_type.as_str() {
@@ -108,7 +108,7 @@ fn shown(part: &Part, sight: &Sight) -> Shown {
         let text = text_of(&content);
         cut(if is_html { without_markup(&text) } else { text })
     });
-    Shown {
+    ShownPart {
         name: name.chars().take(200).collect(),
         media_type: media_type.chars().take(100).collect(),
         bytes: content.len() as u64,

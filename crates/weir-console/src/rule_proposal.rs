@@ -137,7 +137,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use weir_lab::report::{FileChange, Network};
-    use weir_scan::yara::{Known, RuleFile, Rules};
+    use weir_scan::yara::{Externals, RuleFile, Rules};
 
     fn sample() -> SampleLine {
         SampleLine {
@@ -165,7 +165,7 @@ mod tests {
     fn finds(text: &str, data: &[u8]) -> bool {
         let file = RuleFile { name: "x".into(), text: text.into() };
         let mut rules = Rules::compile(&[file]).unwrap_or_else(|error| panic!("{error}:\n{text}"));
-        !rules.scan(data, &Known::default(), std::time::Duration::from_secs(5)).0.is_empty()
+        !rules.scan(data, &Externals::default(), std::time::Duration::from_secs(5)).0.is_empty()
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct AuditCheckView {
 /// A change that has begun, by its number in the records.
 #[derive(Debug)]
 #[must_use = "a change that is not ended is reported as interrupted"]
-pub struct Begun {
+pub struct OpenChange {
     number: i64,
     change: BegunChange,
 }
@@ -105,14 +105,14 @@ impl AuditTrail {
     }
 
     /// Notes that a change begins. If this fails, the change must not be made.
-    pub async fn begin(&self, actor: &Actor, what: &str) -> Result<Begun, OperationError> {
+    pub async fn begin(&self, actor: &Actor, what: &str) -> Result<OpenChange, OperationError> {
         let what = what.chars().filter(|c| !c.is_control()).take(255).collect();
         let begun = BegunChange { at: (self.clock)().0 as i64, actor: actor.as_str().to_owned(), what };
-        Ok(Begun { number: self.lines.begun(&self.relay, &begun).await?, change: begun })
+        Ok(OpenChange { number: self.lines.begun(&self.relay, &begun).await?, change: begun })
     }
 
     /// Notes that a change has ended. The lines that belong to the change are already written.
-    pub async fn end(&self, begun: Begun) {
+    pub async fn end(&self, begun: OpenChange) {
         if let Err(error) = self.lines.ended(begun.number).await {
             tracing::warn!(%error, "the end of a change could not be written down; the next start will call it interrupted");
         }
@@ -120,7 +120,7 @@ impl AuditTrail {
 
     /// For a change that ended because Weir itself failed, so that nobody knows how much of it was done, or whether its line was written.
     /// If this note cannot be written either, the next start writes it.
-    pub async fn doubt(&self, begun: Begun) {
+    pub async fn doubt(&self, begun: OpenChange) {
         let detail = format!("begun at {}; it ended in an error: see what became of it", rfc3339(begun.change.at));
         let actor = Actor::new(&begun.change.actor);
         match self.write(&actor, "interrupted", &begun.change.what, detail).await {

@@ -36,7 +36,7 @@ pub(crate) struct Tracer<'a> {
     first: i32,
     user: u32,
     /// Those that were seen already, with what they are doing.
-    tasks: HashMap<i32, Option<Begun>>,
+    tasks: HashMap<i32, Option<PendingCall>>,
     /// Threads of others: they are no processes of their own.
     threads: HashSet<i32>,
     /// The processes that tasks belong to, as far as somebody asked.
@@ -51,7 +51,7 @@ pub(crate) struct Tracer<'a> {
 
 /// A system call whose end is waited for.
 #[derive(Debug)]
-struct Begun {
+struct PendingCall {
     deed: Deed,
     who: u32,
     /// The file was there before, with something in it.
@@ -253,7 +253,7 @@ impl<'a> Tracer<'a> {
             self.record.sleeps(who, sleep.wanted.as_secs());
         }
         let deed = Deed::Sleep { at, until, form };
-        self.tasks.insert(pid, Some(Begun { deed, who, existed: false, sleep: Some(sleep) }));
+        self.tasks.insert(pid, Some(PendingCall { deed, who, existed: false, sleep: Some(sleep) }));
         true
     }
 
@@ -287,7 +287,7 @@ impl<'a> Tracer<'a> {
         if let Deed::Execute(said, real) = &deed {
             self.programs.insert(pid, (said.clone(), real.clone()));
         }
-        self.tasks.insert(pid, Some(Begun { deed, who, existed, sleep: None }));
+        self.tasks.insert(pid, Some(PendingCall { deed, who, existed, sleep: None }));
         true
     }
 
@@ -324,7 +324,7 @@ impl<'a> Tracer<'a> {
 
     /// A system call whose end was waited for has ended.
     fn leaves(&mut self, pid: i32) {
-        let Some(Begun { deed, who, existed, sleep }) = self.tasks.insert(pid, None).flatten() else { return };
+        let Some(PendingCall { deed, who, existed, sleep }) = self.tasks.insert(pid, None).flatten() else { return };
         if let Some(sleep) = sleep {
             return sleep.over(pid);
         }

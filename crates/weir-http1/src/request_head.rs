@@ -32,7 +32,7 @@ pub struct RequestHead<'a> {
 
 /// What the octets begin with.
 #[derive(Debug)]
-pub enum Reading<'a> {
+pub enum HeadStatus<'a> {
     /// A head that is not complete.
     Begun,
     /// Something for hyper.
@@ -48,12 +48,12 @@ pub const FIELDS: usize = 100;
 pub type Room<'a> = [MaybeUninit<Field<'a>>; FIELDS];
 
 /// Reads the head that `octets` begin with.
-pub fn read<'a>(octets: &'a [u8], room: &'a mut Room<'a>) -> Reading<'a> {
+pub fn read<'a>(octets: &'a [u8], room: &'a mut Room<'a>) -> HeadStatus<'a> {
     let mut request = httparse::Request::new(&mut []);
     match httparse::ParserConfig::default().parse_request_with_uninit_headers(&mut request, octets, room) {
-        Ok(httparse::Status::Complete(length)) => plain(request, length).map_or(Reading::Other, Reading::Plain),
-        Ok(httparse::Status::Partial) => Reading::Begun,
-        Err(_) => Reading::Other,
+        Ok(httparse::Status::Complete(length)) => plain(request, length).map_or(HeadStatus::Other, HeadStatus::Plain),
+        Ok(httparse::Status::Partial) => HeadStatus::Begun,
+        Err(_) => HeadStatus::Other,
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
 
     fn is_plain(text: &str) -> bool {
         let mut room = [const { MaybeUninit::uninit() }; FIELDS];
-        matches!(read(text.as_bytes(), &mut room), Reading::Plain(_))
+        matches!(read(text.as_bytes(), &mut room), HeadStatus::Plain(_))
     }
 
     #[test]

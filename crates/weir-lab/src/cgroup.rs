@@ -46,7 +46,7 @@ pub(crate) enum Hierarchy {
 
 /// The control group of one family of processes; it is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct ControlGroup {
     folders: Vec<PathBuf>,
     /// The file in which the kernel counts the processes that it had to kill.
     kills: PathBuf,
@@ -90,7 +90,7 @@ impl Hierarchy {
     }
 
     /// A new group for a family of this kind, such as `plugin`.
-    pub(crate) fn group(&self, kind: &str, memory: u64, processes: u32) -> io::Result<Group> {
+    pub(crate) fn group(&self, kind: &str, memory: u64, processes: u32) -> io::Result<ControlGroup> {
         static GROUPS: AtomicU64 = AtomicU64::new(0);
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{NAMED}{kind}-{}-{number}", std::process::id());
@@ -102,7 +102,7 @@ impl Hierarchy {
                 let _ = fs::write(above.join("cgroup.subtree_control"), "+memory +pids");
                 let _ = fs::write(above.join("cgroup.subtree_control"), "+cpu");
                 let folder = above.join(name);
-                let group = Group::made(vec![folder.clone()], folder.join("memory.events"))?;
+                let group = ControlGroup::made(vec![folder.clone()], folder.join("memory.events"))?;
                 fs::write(existing(&folder, "memory.max")?, memory)?;
                 fs::write(existing(&folder, "pids.max")?, processes)?;
                 let _ = existing(&folder, "cpu.weight").and_then(|weight| fs::write(weight, WEIGHT));
@@ -112,7 +112,8 @@ impl Hierarchy {
             }
             Hierarchy::One { memory: memories, pids, cpu } => {
                 let (first, second) = (memories.join(&name), pids.join(&name));
-                let mut group = Group::made(vec![first.clone(), second.clone()], first.join("memory.oom_control"))?;
+                let mut group =
+                    ControlGroup::made(vec![first.clone(), second.clone()], first.join("memory.oom_control"))?;
                 fs::write(existing(&first, "memory.limit_in_bytes")?, memory)?;
                 fs::write(existing(&second, "pids.max")?, processes)?;
                 if let Some(third) = cpu.as_ref().map(|above| above.join(&name))
@@ -133,7 +134,7 @@ impl Hierarchy {
         let folders: Vec<PathBuf> = self.folders().iter().flat_map(|folder| left_behind(folder)).collect();
         if !folders.is_empty() {
             tracing::warn!(groups = folders.len(), "control groups of processes that were killed are removed");
-            drop(Group { folders, kills: PathBuf::new() });
+            drop(ControlGroup { folders, kills: PathBuf::new() });
         }
     }
 
@@ -178,9 +179,9 @@ fn existing(folder: &Path, name: &str) -> io::Result<PathBuf> {
     fs::metadata(&path).map(|_| path)
 }
 
-impl Group {
-    fn made(folders: Vec<PathBuf>, kills: PathBuf) -> io::Result<Group> {
-        let group = Group { folders: Vec::new(), kills };
+impl ControlGroup {
+    fn made(folders: Vec<PathBuf>, kills: PathBuf) -> io::Result<ControlGroup> {
+        let group = ControlGroup { folders: Vec::new(), kills };
         folders.into_iter().try_fold(group, |mut group, folder| {
             fs::create_dir(&folder)?;
             group.folders.push(folder);
@@ -220,7 +221,7 @@ pub(crate) fn ran_out(kills: &Path) -> bool {
     text.lines().filter_map(count).any(|count| count > 0)
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         let folders = std::mem::take(&mut self.folders);
         folders.iter().for_each(|folder| kill_all(folder));
@@ -318,7 +319,7 @@ mod tests {
         };
         let version = if matches!(hierarchy, Hierarchy::Two(_)) { 2 } else { 1 };
         eprintln!("control groups: version {version} is tried");
-        let run = async |group: &Group, script: &str| {
+        let run = async |group: &ControlGroup, script: &str| {
             let mut command = tokio::process::Command::new("sh");
             command.args(["-c", script]);
             group.with(&command).status().await.unwrap()

@@ -15,7 +15,7 @@ use crate::cluster::renewal::{self, Way};
 use crate::cluster::{call, entry, priority};
 use crate::dispatcher::{Dispatcher, Fetch};
 use crate::node::Node;
-use crate::server::{ElectionEnds, Server};
+use crate::server::{ElectionEnds, LabServer};
 use crate::tasks::Task;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -135,7 +135,7 @@ pub async fn tasks(
     let elector = elector.keeping(seen.clone());
     let claim = Claim { priority, index: settings.index, stands: role == Role::Eligible };
     let election_ends = ElectionEnds { frames: ends.frames.clone(), post: ends.post.clone(), boot, claim };
-    let server = Server::new(node.clone(), caller.clone(), registry.clone(), election_ends, settings.life);
+    let server = LabServer::new(node.clone(), caller.clone(), registry.clone(), election_ends, settings.life);
     let mut tasks = vec![Task::new("lab server", server.run(listener))];
     if let (Some(udp), Some(beat_key)) = (udp, membership.store.active().credentials.beat_key) {
         let beat_key = BeatKey::new(&beat_key);

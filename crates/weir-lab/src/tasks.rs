@@ -35,7 +35,7 @@ pub struct Running {
 
 /// A task that has ended, although no task should.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedTask {
     pub name: &'static str,
     /// The message of its panic, if it panicked.
     pub panic: Option<String>,
@@ -52,14 +52,14 @@ impl Running {
     }
 
     /// Returns when one of them has ended; none if there are none.
-    pub async fn ended(&mut self) -> Option<Ended> {
+    pub async fn ended(&mut self) -> Option<EndedTask> {
         let ended = self.set.join_next_with_id().await?;
         let id = match &ended {
             Ok((id, ())) => *id,
             Err(error) => error.id(),
         };
         let name = self.started.iter().find(|(_, task)| task.id() == id).map_or("unknown", |(name, _)| name);
-        Some(Ended { name, panic: ended.err().map(|error| error.to_string()) })
+        Some(EndedTask { name, panic: ended.err().map(|error| error.to_string()) })
     }
 
     /// Stops them in the opposite order, each before the next, and returns when all have ended.
@@ -105,7 +105,7 @@ mod tests {
         let ends = Arc::default();
         let panics = Task::new("panics", async { panic!("planted") });
         let mut running = Running::start(vec![for_ever("a", &ends), panics]);
-        let Ended { name, panic } = running.ended().await.unwrap();
+        let EndedTask { name, panic } = running.ended().await.unwrap();
         assert_eq!(name, "panics");
         assert!(panic.is_some_and(|why| why.contains("planted")));
         running.stop().await;

@@ -21,7 +21,7 @@ use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{
     ASKED_BY_SERVER, Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
 };
-use weir_store::spool::{MessageId, Place, Spool, SpoolError};
+use weir_store::spool::{MailLocation, MessageId, Spool, SpoolError};
 
 /// How often the records are looked at when nothing is known to be due: another relay may have decided.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ impl HeldMail {
     async fn count(&self, message: &str) {
         let (Ok(id), Ok(letter)) = (message.parse(), self.shared.store.letter(message).await) else { return };
         if let Ok(file) = tokio::fs::metadata(self.shared.store.eml(message)).await {
-            self.shared.spool.shares().add(id, Place::Held, &letter.owner, file.len());
+            self.shared.spool.shares().add(id, MailLocation::Held, &letter.owner, file.len());
         }
     }
 
@@ -120,7 +120,7 @@ impl HeldMail {
             Err(error) => Err(error.into()),
         };
         match (&kept, self.shared.spool.body(id)) {
-            (Ok(()), Ok(body)) => self.shared.spool.shares().add(id, Place::Held, &letter.owner, body.size()),
+            (Ok(()), Ok(body)) => self.shared.spool.shares().add(id, MailLocation::Held, &letter.owner, body.size()),
             (Ok(()), Err(_)) => {}
             (Err(_), _) => store.forget(&id.to_string()),
         }
@@ -287,7 +287,7 @@ impl HeldMail {
         if self.shared.held.of_message(message).await? == 0 {
             self.shared.store.forget(message);
             if let Ok(id) = message.parse() {
-                self.shared.spool.shares().release(id, Place::Held);
+                self.shared.spool.shares().release(id, MailLocation::Held);
             }
         }
         Ok(())
@@ -304,7 +304,7 @@ impl HeldMail {
         released.part = Some(LetterPart { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.store.put_back(message, &released).await?;
         let size = self.shared.spool.body(id).map_or(0, |body| body.size());
-        self.shared.spool.shares().add(id, Place::Spool, &released.owner, size);
+        self.shared.spool.shares().add(id, MailLocation::Spool, &released.owner, size);
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let text =
             format!("leaves the delay queue of {}, as a message of its own: {}", released.owner, released.in_words());

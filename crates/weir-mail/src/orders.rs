@@ -14,12 +14,12 @@ use crate::notices::crafted::{self, Action, Order};
 use crate::notices::evidence::{self, Evidence};
 use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
-use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling, machine};
+use crate::throttle::{NotDone, ShownEntries, ThrottleCommand, Throttling, machine};
 use std::collections::BTreeMap;
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
-use weir_smtp::session::Verdict;
+use weir_smtp::session::PolicyVerdict;
 use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{AuditLine, Fate, HeldFilter, Records};
 use weir_store::spool::Spool;
@@ -47,11 +47,11 @@ pub(crate) struct Done {
 impl Orders<'_> {
     /// Whether a crafted address may be written to, if the recipient is one. Whoever has no address that is good may not
     /// send us a message for nothing.
-    pub(crate) async fn verdict(&self, to: &RcptTo) -> Option<Verdict> {
+    pub(crate) async fn verdict(&self, to: &RcptTo) -> Option<PolicyVerdict> {
         let token = self.token_in(to)?;
         Some(match self.purpose(&crafted::digest(token)).await {
-            Ok(_) => Verdict::Accept,
-            Err(reply) => Verdict::Refuse(reply),
+            Ok(_) => PolicyVerdict::Accept,
+            Err(reply) => PolicyVerdict::Refuse(reply),
         })
     }
 
@@ -91,7 +91,7 @@ impl Orders<'_> {
             let locked = stop_lock::lock(&self.records.users(), &order.identity, why, self.now).await;
             locked.map_err(|_| not_now())?;
         }
-        let shown = Shown { up_to: order.up_to, situation: order.situation, fate, only, while_stopped };
+        let shown = ShownEntries { up_to: order.up_to, situation: order.situation, fate, only, while_stopped };
         let done = self
             .throttling
             .command(&order.identity, ThrottleCommand::DecideShown(shown))

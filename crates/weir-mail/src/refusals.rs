@@ -40,11 +40,11 @@ const NAMED_MAX: usize = 50;
 pub(crate) struct Refusals {
     spool: Spool,
     door: &'static RefusingDoor,
-    written: Mutex<Written>,
+    written: Mutex<WrittenRefusals>,
 }
 
 #[derive(Default)]
-struct Written {
+struct WrittenRefusals {
     since: Option<Instant>,
     all: u32,
     each: HashMap<String, u32>,
@@ -83,11 +83,11 @@ fn shortened(mut facts: Facts) -> Facts {
     facts
 }
 
-impl Written {
+impl WrittenRefusals {
     /// Counts one more of this one: whether it is the last that is written, or nothing if it is not written.
     fn counts(&mut self, who: &str, now: Instant, door: &RefusingDoor) -> Option<bool> {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= STRETCH) {
-            *self = Written { since: Some(now), ..Written::default() };
+            *self = WrittenRefusals { since: Some(now), ..WrittenRefusals::default() };
         }
         if self.all >= door.all_max {
             return None;
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_worm_that_comes_again_fills_nothing() {
-        let (mut written, now) = (Written::default(), Instant::now());
+        let (mut written, now) = (WrittenRefusals::default(), Instant::now());
         let counted: Vec<Option<bool>> = (0..100).map(|_| written.counts("ann", now, &MILTER)).collect();
         assert_eq!(counted.iter().flatten().count(), MILTER.each_max as usize);
         assert_eq!((counted[0], counted[MILTER.each_max as usize - 1], counted[99]), (Some(false), Some(true), None));

@@ -27,14 +27,14 @@ const WANTED: [(&str, usize); 6] = [
 
 /// The wanted fields of a header, still as text.
 #[derive(Debug, Default)]
-pub(crate) struct Header {
+pub(crate) struct WantedFields {
     fields: Vec<u8>,
     /// Up to what length the field that the last line belongs to is kept; not at all if it is not wanted.
     limit: Option<usize>,
     cut: bool,
 }
 
-impl Header {
+impl WantedFields {
     /// Takes the next line of the header; `cut` if the line was longer than these bytes.
     pub(crate) fn push(&mut self, line: &[u8], cut: bool) {
         let continues = line.first().is_some_and(|b| b" \t".contains(b));
@@ -123,7 +123,7 @@ mod tests {
     use crate::skipped::Skipped;
 
     fn read(text: &str) -> (Envelope, Skipped) {
-        let (mut header, mut collected) = (Header::default(), Collected::default());
+        let (mut header, mut collected) = (WantedFields::default(), Collected::default());
         text.lines().for_each(|line| header.push(line.as_bytes(), false));
         (header.read("here", &mut collected), collected.skipped)
     }

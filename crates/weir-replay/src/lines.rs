@@ -15,7 +15,7 @@ pub(crate) struct Lines<R> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct RawLine<'a> {
     /// Its bytes, without the line's end.
     pub(crate) bytes: &'a [u8],
     /// The first is 1.
@@ -30,7 +30,7 @@ impl<R: BufRead> Lines<R> {
         Lines { input, limit, number: 0, line: Vec::new() }
     }
 
-    pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<RawLine<'_>>> {
         self.line.clear();
         let whole = self.limit as u64 + 1;
         if self.input.by_ref().take(whole).read_until(b'\n', &mut self.line)? == 0 {
@@ -42,11 +42,11 @@ impl<R: BufRead> Lines<R> {
             self.line.truncate(self.limit);
         }
         self.number += 1;
-        Ok(Some(Line { bytes: without_end(&self.line), number: self.number, cut }))
+        Ok(Some(RawLine { bytes: without_end(&self.line), number: self.number, cut }))
     }
 }
 
-impl Line<'_> {
+impl RawLine<'_> {
     pub(crate) fn is_blank(&self) -> bool {
         self.bytes.is_empty()
     }

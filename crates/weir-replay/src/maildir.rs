@@ -5,7 +5,7 @@
 //! to hold one folder a user, named after the user. Of a message file only the header is read.
 
 use super::collected::{CollectError, Collected, Hint};
-use super::header::{HEADER_MAX, Header};
+use super::header::{HEADER_MAX, WantedFields};
 use super::lines::Lines;
 use super::skipped::Reason;
 use super::wall::Wall;
@@ -72,13 +72,13 @@ fn message(path: &Path, user: Option<&String>, collected: &mut Collected) -> Res
 }
 
 enum Content {
-    Header(Header),
+    Header(WantedFields),
     Compressed,
 }
 
 fn read_header(path: &Path) -> io::Result<Content> {
     let mut lines = Lines::new(BufReader::new(File::open(path)?), HEADER_MAX);
-    let mut header = Header::default();
+    let mut header = WantedFields::default();
     while let Some(line) = lines.next()? {
         if line.number == 1 && line.bytes.starts_with(GZIP) {
             return Ok(Content::Compressed);

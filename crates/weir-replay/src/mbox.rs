@@ -5,8 +5,8 @@
 //! carry a date to count. Streaming: memory for one header, whatever the size of the file.
 
 use super::collected::{CollectError, Collected, Hint};
-use super::header::{HEADER_MAX, Header};
-use super::lines::{Line, Lines};
+use super::header::{HEADER_MAX, WantedFields};
+use super::lines::{Lines, RawLine};
 use super::skipped::Reason;
 use super::wall::{Wall, parse_from_line_date};
 use std::io::BufRead;
@@ -30,7 +30,7 @@ struct Mbox {
 enum State {
     /// No mail has begun.
     Before,
-    Header(Start, Header),
+    Header(Start, WantedFields),
     Body,
 }
 
@@ -40,12 +40,12 @@ struct Start {
 }
 
 impl Mbox {
-    fn line(&mut self, line: Line<'_>, collected: &mut Collected) -> Result<(), CollectError> {
+    fn line(&mut self, line: RawLine<'_>, collected: &mut Collected) -> Result<(), CollectError> {
         let may_begin = self.after_blank || !matches!(self.state, State::Body);
         self.after_blank = line.is_blank();
         if let Some(date) = separator(line).filter(|date| may_begin && (date.is_some() || line.number == 1)) {
             self.end_of_header(collected)?;
-            self.state = State::Header(Start { line: line.number, date }, Header::default());
+            self.state = State::Header(Start { line: line.number, date }, WantedFields::default());
             return Ok(());
         }
         match &mut self.state {
@@ -68,7 +68,7 @@ impl Mbox {
 }
 
 impl Start {
-    fn mail(self, header: Header, collected: &mut Collected) -> Result<(), CollectError> {
+    fn mail(self, header: WantedFields, collected: &mut Collected) -> Result<(), CollectError> {
         let name = format!("line {}", self.line);
         let envelope = header.read(&name, collected);
         collected.add_filed(envelope, Hint { at: self.date, user: None }, name.into())
@@ -76,7 +76,7 @@ impl Start {
 }
 
 /// Whether a line can begin a mail, and the date it has.
-fn separator(line: Line<'_>) -> Option<Option<Wall>> {
+fn separator(line: RawLine<'_>) -> Option<Option<Wall>> {
     let rest = line.bytes.strip_prefix(b"From ")?;
     let rest = String::from_utf8_lossy(rest.get(..1024).unwrap_or(rest));
     // The sender may hold blanks if it is quoted, so the date is sought from every word on.

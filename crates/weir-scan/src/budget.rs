@@ -97,8 +97,8 @@ impl Budget {
     }
 
     /// When the time ends, for a reader that cannot ask the budget while it reads.
-    pub(crate) fn clock(&self) -> Clock {
-        Clock { end: self.begun.saturating_add(self.limits.time) }
+    pub(crate) fn clock(&self) -> CpuDeadline {
+        CpuDeadline { end: self.begun.saturating_add(self.limits.time) }
     }
 
     /// Whether an archive may be opened at this depth.
@@ -147,15 +147,15 @@ impl Budget {
         piece.resize(PIECE, 0);
         let end = loop {
             let read = match from.read(&mut piece) {
-                Ok(0) => break End::Whole,
+                Ok(0) => break UnpackEnd::Whole,
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => break End::Broken(error.to_string()),
+                Err(error) => break UnpackEnd::Broken(error.to_string()),
             };
             let checked = self.ratio(packed, (data.len() + read) as u64).and_then(|()| self.time());
             if let Err(exceeded) = checked.and_then(|()| self.hold(read)) {
                 // The last piece is not kept, so it is not held either.
-                break End::Exceeded(exceeded);
+                break UnpackEnd::Exceeded(exceeded);
             }
             grow(&mut data, read, self.limits.held_bytes.saturating_sub(self.held));
             data.extend_from_slice(&piece[..read]);
@@ -185,12 +185,12 @@ pub struct Unpacked {
     /// All of it, or as far as it went.
     pub data: Vec<u8>,
     /// How it ended.
-    pub end: End,
+    pub end: UnpackEnd,
 }
 
 /// How unpacking ended.
 #[derive(Debug)]
-pub enum End {
+pub enum UnpackEnd {
     /// At the end.
     Whole,
     /// What is packed is damaged, in words.
@@ -201,11 +201,11 @@ pub enum End {
 
 /// When the time of a message ends, for the thread that reads it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub(crate) struct CpuDeadline {
     end: Duration,
 }
 
-impl Clock {
+impl CpuDeadline {
     pub(crate) fn is_over(self) -> bool {
         processor_time() >= self.end
     }
@@ -266,7 +266,7 @@ mod tests {
     fn a_stream_of_zeros_ends_at_the_ratio() {
         let mut budget = budget(&Limits::default());
         let unpacked = budget.unpack(1000, &mut io::repeat(0));
-        assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Ratio(250))), "{:?}", unpacked.end);
+        assert!(matches!(unpacked.end, UnpackEnd::Exceeded(Exceeded::Ratio(250))), "{:?}", unpacked.end);
         assert_eq!(unpacked.data.len() as u64, RATIO_FREE_BYTES);
         assert!(unpacked.data.capacity() <= 2 * unpacked.data.len());
     }
@@ -285,7 +285,7 @@ mod tests {
     fn what_does_not_fit_is_not_made() {
         let mut budget = budget(&Limits { held_bytes: 200 << 10, ..Limits::default() });
         let unpacked = budget.unpack(1 << 20, &mut io::repeat(0));
-        assert!(matches!(unpacked.end, End::Exceeded(Exceeded::Held(_))), "{:?}", unpacked.end);
+        assert!(matches!(unpacked.end, UnpackEnd::Exceeded(Exceeded::Held(_))), "{:?}", unpacked.end);
         assert!(unpacked.data.len() <= 200 << 10, "{} bytes were kept", unpacked.data.len());
         assert_eq!(budget.room(200 << 10), Err(Exceeded::Held(200 << 10)));
     }

@@ -10,9 +10,9 @@ use crate::plain::shown;
 use crate::samples::{self, Candidate, Picker, SamplePolicy, Sort};
 use crate::suspicion::{self, Action};
 use crate::verdict::{Finding, Outcome};
-use crate::walk::{self, File, Oddity, Place, Visit};
+use crate::walk::{self, File, NestedPath, Oddity, Visit};
 use crate::wishes::Wishes;
-use crate::yara::{Known, RuleFile, Rules, RulesError, Severity};
+use crate::yara::{Externals, RuleFile, Rules, RulesError, Severity};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -101,9 +101,9 @@ impl Examiner {
         }
         let mut budget = Budget::new(&self.limits);
         let mut look = Look::new(self);
-        let raw = Known { kind: "message", is_message: true, ..Known::default() };
+        let raw = Externals { kind: "message", is_message: true, ..Externals::default() };
         let walked = look
-            .scan(&Place::default(), None, message, &raw, &budget)
+            .scan(&NestedPath::default(), None, message, &raw, &budget)
             .and_then(|()| walk::walk(message, &mut budget, &mut look))
             .and_then(|()| if is_file { walk::walk_unnamed(message, &mut budget, &mut look) } else { Ok(()) });
         look.report(walked.err(), begun.elapsed())
@@ -157,10 +157,10 @@ impl Look<'_> {
 
     fn scan(
         &mut self,
-        place: &Place,
+        place: &NestedPath,
         file: Option<&File<'_>>,
         data: &[u8],
-        known: &Known<'_>,
+        known: &Externals<'_>,
         budget: &Budget,
     ) -> Result<(), Exceeded> {
         let Some(rules) = &mut self.examiner.rules else { return Ok(()) };
@@ -184,7 +184,7 @@ impl Look<'_> {
         if whole { Ok(()) } else { Err(Exceeded::Time(budget.limits().time)) }
     }
 
-    fn judged(&mut self, place: &Place, judgement: Judgement) {
+    fn judged(&mut self, place: &NestedPath, judgement: Judgement) {
         match judgement {
             Judgement::Finding(outcome) => note(&mut self.attachments, outcome, place),
             Judgement::Suspicious(why) => self.suspect(place, &why, &why, Action::Header),
@@ -192,7 +192,7 @@ impl Look<'_> {
     }
 
     /// Something is suspicious by a rule: kept or told, as the site says, unless a lab looks at it.
-    fn suspect(&mut self, place: &Place, rule: &str, why: &str, usual: Action) {
+    fn suspect(&mut self, place: &NestedPath, rule: &str, why: &str, usual: Action) {
         let policy = &self.examiner.policy;
         match policy.suspicion.action(rule, usual) {
             Action::Pass => return,
@@ -240,12 +240,12 @@ impl Look<'_> {
 }
 
 impl Visit for Look<'_> {
-    fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, place: &NestedPath, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         self.picker.file(&self.examiner.samples, place, file);
         self.reading(place, file, budget)
     }
 
-    fn reading(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+    fn reading(&mut self, place: &NestedPath, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         if self.examiner.policy.enabled
             && let Some(judgement) = self.examiner.policy.judge(file)
         {
@@ -266,7 +266,7 @@ impl Visit for Look<'_> {
         }
         let name = file.names.first().map_or("", String::as_str);
         let extension = file_name::extension(name).unwrap_or_default();
-        let known = Known {
+        let known = Externals {
             name,
             extension: &extension,
             kind: file.kind.word(),
@@ -280,7 +280,7 @@ impl Visit for Look<'_> {
         self.picker.passwords(words);
     }
 
-    fn odd(&mut self, place: &Place, oddity: Oddity) {
+    fn odd(&mut self, place: &NestedPath, oddity: Oddity) {
         let policy = &self.examiner.policy;
         let (policy_on, judgement) = (policy.enabled, policy.judge_oddity(&oddity));
         let suspicious = policy_on && matches!(judgement, Some(Judgement::Suspicious(_)));
@@ -300,7 +300,7 @@ impl Visit for Look<'_> {
 
 /// Adds a finding, unless the same was found in the raw message. If there are enough, the last of the least grave gives way to what
 /// is graver.
-fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &Place) {
+fn note(list: &mut Vec<(Outcome, String)>, outcome: Outcome, place: &NestedPath) {
     let (outcome, place) = (outcome.plain(), place.to_string());
     if let Some(known) = list.iter_mut().find(|(known, _)| *known == outcome) {
         // The nearer place says more.
@@ -351,11 +351,11 @@ mod tests {
         let unscanned = |number: usize| Outcome::NotScanned { limit: number.to_string() };
         let mut list = Vec::new();
         for number in 0..2 * FINDINGS_MAX {
-            note(&mut list, unscanned(number), &Place::default());
+            note(&mut list, unscanned(number), &NestedPath::default());
         }
         let forbidden = Outcome::Forbidden { reason: "evil.js".into() };
-        note(&mut list, forbidden.clone(), &Place::default());
-        note(&mut list, unscanned(100), &Place::default());
+        note(&mut list, forbidden.clone(), &NestedPath::default());
+        note(&mut list, unscanned(100), &NestedPath::default());
         let found: Vec<Outcome> = list.into_iter().map(|(outcome, _)| outcome).collect();
         let first = (0..FINDINGS_MAX - 1).map(unscanned);
         assert_eq!(found, first.chain([forbidden]).collect::<Vec<_>>());

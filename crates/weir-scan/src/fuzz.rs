@@ -7,9 +7,9 @@ use crate::attachments::name;
 use crate::attachments::policy::Policy;
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::clamd::reply::{REPLY_MAX, Scanned, Version, threads};
-use crate::clamd::server::{Asked, Garbled, Question, Questions};
+use crate::clamd::server::{ClamdCommand, Garbled, Question, Questions};
 use crate::plain;
-use crate::walk::{self, File, Oddity, Place, Visit};
+use crate::walk::{self, File, NestedPath, Oddity, Visit};
 use std::time::Duration;
 
 /// Small enough that every bound is met now and then.
@@ -36,7 +36,7 @@ struct Counter {
 }
 
 impl Visit for Counter {
-    fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, place: &NestedPath, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         self.files += 1;
         self.bytes += file.data.len() as u64;
         assert!(place.to_string().chars().all(plain::is_plain), "{place}");
@@ -44,7 +44,7 @@ impl Visit for Counter {
         budget.time()
     }
 
-    fn odd(&mut self, place: &Place, oddity: Oddity) {
+    fn odd(&mut self, place: &NestedPath, oddity: Oddity) {
         assert!(place.to_string().len() < 4000);
         let _ = Policy::default().judge_oddity(&oddity);
     }
@@ -81,8 +81,8 @@ pub fn clamd_door(data: &[u8]) {
 }
 
 /// All questions, pieces of a stream put together, each with its reply to the text `data`; and why no more was listened to.
-fn asked(data: &[u8], size: usize) -> (Vec<(Asked, Vec<u8>)>, Option<Garbled>) {
-    let (mut questions, mut found) = (Questions::default(), Vec::<(Asked, Vec<u8>)>::new());
+fn asked(data: &[u8], size: usize) -> (Vec<(ClamdCommand, Vec<u8>)>, Option<Garbled>) {
+    let (mut questions, mut found) = (Questions::default(), Vec::<(ClamdCommand, Vec<u8>)>::new());
     let (text, mut announced) = (String::from_utf8_lossy(data), false);
     for piece in data.chunks(size) {
         questions.feed(piece);
@@ -97,12 +97,12 @@ fn asked(data: &[u8], size: usize) -> (Vec<(Asked, Vec<u8>)>, Option<Garbled>) {
                 Ok(None) => break,
                 Err(garbled) => return (found, Some(garbled)),
             };
-            announced = asked == Asked::Descriptor;
+            announced = asked == ClamdCommand::Descriptor;
             let reply = form.write(&text);
             let inside = &reply[..reply.len() - 1];
             assert!(inside.iter().all(|octet| !octet.is_ascii_control()), "a reply is one line");
             match (found.last_mut(), asked) {
-                (Some((Asked::Piece(before), _)), Asked::Piece(more)) => before.extend(more),
+                (Some((ClamdCommand::Piece(before), _)), ClamdCommand::Piece(more)) => before.extend(more),
                 (_, asked) => found.push((asked, reply)),
             }
         }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// Content, version, and as what it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct ContentKey {
     pub(crate) hash: [u8; 32],
     pub(crate) version: Arc<str>,
     /// Whether it was looked at as a file, and not only as a message.
@@ -34,18 +34,18 @@ const FLIGHTS_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Memo<T> {
     bounds: Bounds,
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<MemoState<T>>,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
-    known: HashMap<Key, StoredAnswer<T>>,
+struct MemoState<T> {
+    known: HashMap<ContentKey, StoredAnswer<T>>,
     /// In the order in which they came.
-    order: BTreeMap<u64, Key>,
+    order: BTreeMap<u64, ContentKey>,
     /// Answers that ever came.
     count: u64,
     bytes: usize,
-    flights: HashMap<Key, watch::Receiver<Option<T>>>,
+    flights: HashMap<ContentKey, watch::Receiver<Option<T>>>,
 }
 
 /// An answer that is kept.
@@ -60,7 +60,7 @@ struct StoredAnswer<T> {
 
 /// What came of asking.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Asked<T> {
+pub(crate) enum MemoAnswer<T> {
     /// It was known.
     Known(T),
     /// It was found out.
@@ -74,18 +74,18 @@ pub(crate) enum Asked<T> {
 impl<T: Remembered> Memo<T> {
     pub(crate) fn new(bounds: Bounds) -> Arc<Memo<T>> {
         let inner =
-            Inner { known: HashMap::new(), order: BTreeMap::new(), count: 0, bytes: 0, flights: HashMap::new() };
+            MemoState { known: HashMap::new(), order: BTreeMap::new(), count: 0, bytes: 0, flights: HashMap::new() };
         Arc::new(Memo { bounds, inner: Mutex::new(inner) })
     }
 
     /// Asks: what is known, else the scan under way, else `scan`. An answer is kept for `keep`, at most the bound's age.
     pub(crate) async fn ask<F>(
         self: &Arc<Self>,
-        key: Key,
+        key: ContentKey,
         keep: Duration,
         wait: Duration,
         scan: impl FnOnce() -> F,
-    ) -> Asked<T>
+    ) -> MemoAnswer<T>
     where
         F: Future<Output = T> + Send + 'static,
     {
@@ -94,11 +94,11 @@ impl<T: Remembered> Memo<T> {
             if let Some(known) = inner.known.get(&key)
                 && known.until > Instant::now()
             {
-                return Asked::Known(known.answer.clone());
+                return MemoAnswer::Known(known.answer.clone());
             }
             match inner.flights.get(&key) {
                 Some(flight) => flight.clone(),
-                None if inner.flights.len() >= FLIGHTS_MAX => return Asked::TooMany,
+                None if inner.flights.len() >= FLIGHTS_MAX => return MemoAnswer::TooMany,
                 None => {
                     let (sender, receiver) = watch::channel(None);
                     inner.flights.insert(key.clone(), receiver.clone());
@@ -108,14 +108,14 @@ impl<T: Remembered> Memo<T> {
             }
         };
         match tokio::time::timeout(wait, answer.wait_for(Option::is_some)).await {
-            Ok(Ok(answer)) => answer.clone().map_or(Asked::TooLong, Asked::Found),
-            _ => Asked::TooLong,
+            Ok(Ok(answer)) => answer.clone().map_or(MemoAnswer::TooLong, MemoAnswer::Found),
+            _ => MemoAnswer::TooLong,
         }
     }
 
     async fn fly(
         self: Arc<Self>,
-        key: Key,
+        key: ContentKey,
         keep: Duration,
         scan: impl Future<Output = T>,
         to: watch::Sender<Option<T>>,
@@ -129,12 +129,12 @@ impl<T: Remembered> Memo<T> {
         let _ = to.send(Some(answer));
     }
 
-    fn remember(&self, key: Key, keep: Duration, answer: T) {
+    fn remember(&self, key: ContentKey, keep: Duration, answer: T) {
         let keep = keep.min(self.bounds.age);
         if keep.is_zero() || self.bounds.entries == 0 {
             return;
         }
-        let bytes = answer.weight() + size_of::<StoredAnswer<T>>() + 2 * (size_of::<Key>() + key.version.len());
+        let bytes = answer.weight() + size_of::<StoredAnswer<T>>() + 2 * (size_of::<ContentKey>() + key.version.len());
         if bytes > self.bounds.bytes {
             return;
         }
@@ -163,14 +163,14 @@ impl<T: Remembered> Memo<T> {
     }
 
     /// Nothing here is ever half changed.
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, MemoState<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Inner<T> {
+impl<T> MemoState<T> {
     /// An answer goes, and its place in the order with it: one that came again has a new place.
-    fn forget(&mut self, key: &Key) {
+    fn forget(&mut self, key: &ContentKey) {
         if let Some(known) = self.known.remove(key) {
             self.order.remove(&known.number);
             self.bytes -= known.bytes;
@@ -181,7 +181,7 @@ impl<T> Inner<T> {
 /// Takes a flight off the list, also if it crashed.
 struct Landing<'m, T: Remembered> {
     memo: &'m Memo<T>,
-    key: Key,
+    key: ContentKey,
 }
 
 impl<T: Remembered> Drop for Landing<'_, T> {
@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    fn key(n: u8, version: &str) -> Key {
-        Key { hash: [n; 32], version: version.into(), is_file: false }
+    fn key(n: u8, version: &str) -> ContentKey {
+        ContentKey { hash: [n; 32], version: version.into(), is_file: false }
     }
 
     const LONG: Duration = Duration::from_secs(600);
@@ -215,9 +215,9 @@ mod tests {
     async fn what_is_known_is_not_asked_again_until_the_version_changes() {
         let memo = Memo::new(Bounds::default());
         let scan = || async { Outcome::Clean };
-        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, Asked::Found(Outcome::Clean));
-        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, Asked::Known(Outcome::Clean));
-        assert_eq!(memo.ask(key(1, "b"), LONG, LONG, scan).await, Asked::Found(Outcome::Clean));
+        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, MemoAnswer::Found(Outcome::Clean));
+        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, MemoAnswer::Known(Outcome::Clean));
+        assert_eq!(memo.ask(key(1, "b"), LONG, LONG, scan).await, MemoAnswer::Found(Outcome::Clean));
     }
 
     #[tokio::test]
@@ -225,8 +225,11 @@ mod tests {
         let memo = Memo::new(Bounds::default());
         let failed = Outcome::Failed { problem: "x".into() };
         let again = failed.clone();
-        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, || async { again }).await, Asked::Found(failed));
-        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, || async { Outcome::Clean }).await, Asked::Found(Outcome::Clean));
+        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, || async { again }).await, MemoAnswer::Found(failed));
+        assert_eq!(
+            memo.ask(key(1, "a"), LONG, LONG, || async { Outcome::Clean }).await,
+            MemoAnswer::Found(Outcome::Clean)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -242,11 +245,11 @@ mod tests {
             }
         };
         let short = Duration::from_secs(3);
-        assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, Asked::TooLong);
-        assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, Asked::TooLong);
+        assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, MemoAnswer::TooLong);
+        assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, MemoAnswer::TooLong);
         let (one, two) = tokio::join!(memo.ask(key(1, "a"), LONG, LONG, slow), memo.ask(key(1, "a"), LONG, LONG, slow));
-        assert_eq!((one, two), (Asked::Found(Outcome::Clean), Asked::Found(Outcome::Clean)));
-        assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, Asked::Known(Outcome::Clean));
+        assert_eq!((one, two), (MemoAnswer::Found(Outcome::Clean), MemoAnswer::Found(Outcome::Clean)));
+        assert_eq!(memo.ask(key(1, "a"), LONG, short, slow).await, MemoAnswer::Known(Outcome::Clean));
         assert_eq!((scans.load(Ordering::Relaxed), memo.counts()), (1, (1, 0)));
     }
 
@@ -260,8 +263,8 @@ mod tests {
             memo.ask(key(n, "a"), LONG, LONG, scan).await;
         }
         memo.lock().known.values_mut().for_each(|known| known.until = Instant::now() + LONG);
-        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, Asked::Known(Outcome::Clean));
-        assert_eq!(memo.ask(key(2, "a"), LONG, LONG, scan).await, Asked::Found(Outcome::Clean), "the oldest went");
+        assert_eq!(memo.ask(key(1, "a"), LONG, LONG, scan).await, MemoAnswer::Known(Outcome::Clean));
+        assert_eq!(memo.ask(key(2, "a"), LONG, LONG, scan).await, MemoAnswer::Found(Outcome::Clean), "the oldest went");
         assert_eq!((memo.counts(), memo.lock().order.len()), ((3, 0), 3));
     }
 
@@ -286,7 +289,7 @@ mod tests {
             memo.ask(key(n, "a"), LONG, LONG, || async { Outcome::Clean }).await;
         }
         assert_eq!(memo.counts(), (3, 0));
-        assert_eq!(memo.ask(key(99, "a"), LONG, LONG, || async { panic!("on purpose") }).await, Asked::TooLong);
+        assert_eq!(memo.ask(key(99, "a"), LONG, LONG, || async { panic!("on purpose") }).await, MemoAnswer::TooLong);
         assert_eq!(memo.counts(), (3, 0));
     }
 }

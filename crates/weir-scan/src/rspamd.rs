@@ -10,7 +10,7 @@ use crate::content::Content;
 use crate::examine::Report;
 use crate::inspect::About;
 use crate::plain::shown;
-use crate::scanner::{Answer, Common, Configured, Kind, Later, Scanner, StartError};
+use crate::scanner::{Answer, Common, Configured, Later, Scanner, ScannerKind, StartError};
 use crate::spam::{self, Opinion};
 use crate::verdict::{Finding, Outcome};
 use crate::wishes::{Wish, Wishes};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use weir_settings::{Reader, kinds};
 
 /// Its row in the registry.
-pub(crate) const KIND: Kind = Kind { name: "rspamd", read: read_settings };
+pub(crate) const KIND: ScannerKind = ScannerKind { name: "rspamd", read: read_settings };
 
 /// How rspamd is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,7 @@ struct RspamdReply {
 
 /// What an answer means.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct RspamdAnswer {
     pub(crate) opinion: Opinion,
     pub(crate) wishes: Wishes,
 }
@@ -120,8 +120,10 @@ impl Scanner for Rspamd {
         Box::pin(async {
             let begun = Instant::now();
             match ask(&self.settings, content, about).await {
-                Ok(Reading { opinion, wishes }) if self.settings.obeyed => obeyed(opinion, wishes, begun.elapsed()),
-                Ok(Reading { opinion, .. }) => opinion.into(),
+                Ok(RspamdAnswer { opinion, wishes }) if self.settings.obeyed => {
+                    obeyed(opinion, wishes, begun.elapsed())
+                }
+                Ok(RspamdAnswer { opinion, .. }) => opinion.into(),
                 Err(why) => Answer::Failed { problem: format!("rspamd at {} {why}", self.settings.spam.address) },
             }
         })
@@ -146,7 +148,7 @@ fn obeyed(opinion: Opinion, wishes: Wishes, took: Duration) -> Answer {
     Answer::Several(Box::new(Report { findings: vec![finding], wishes: Some(wishes), ..Report::default() }))
 }
 
-async fn ask(settings: &Settings, content: &Content, about: &About) -> Result<Reading, String> {
+async fn ask(settings: &Settings, content: &Content, about: &About) -> Result<RspamdAnswer, String> {
     let broke = |error: &dyn std::fmt::Display| format!("cannot be asked: {error}");
     let request = request(settings, content, about).map_err(|error| broke(&error))?;
     let stream = settings.spam.address.connect().await.map_err(|error| format!("cannot be reached: {error}"))?;
@@ -194,7 +196,7 @@ fn request(
 }
 
 /// Reads the JSON of an answer.
-pub(crate) fn read(body: &[u8]) -> Result<Reading, String> {
+pub(crate) fn read(body: &[u8]) -> Result<RspamdAnswer, String> {
     let nonsense = |error: serde_json::Error| shown(&format!("answered nonsense: {error}"), NONSENSE_SHOWN);
     let reply: RspamdReply = serde_json::from_slice(body).map_err(nonsense)?;
     let threshold = reply.required_score;
@@ -213,7 +215,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Reading, String> {
     let words = text(&reply.messages["smtp_message"]).unwrap_or_else(|| reply.action.clone());
     let subject = text(&reply.subject).filter(|_| reply.action == "rewrite subject");
     let fields = fields(&reply.milter["add_headers"]);
-    Ok(Reading { opinion, wishes: Wishes { action, words: shown(&words, NONSENSE_SHOWN), fields, subject } })
+    Ok(RspamdAnswer { opinion, wishes: Wishes { action, words: shown(&words, NONSENSE_SHOWN), fields, subject } })
 }
 
 /// The fields that it wants: a value, a value with its place, or a list of these, for each name.

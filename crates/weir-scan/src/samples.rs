@@ -9,7 +9,7 @@ use crate::budget::{Budget, Exceeded, Limits};
 use crate::file_name;
 use crate::plain::{shown, shown_name};
 use crate::walk::kind::Kind;
-use crate::walk::{self, File, Oddity, Place, Visit, header};
+use crate::walk::{self, File, NestedPath, Oddity, Visit, header};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -196,7 +196,7 @@ pub(crate) struct Picker {
     found: Vec<Candidate>,
     left_out: usize,
     /// Files that are open, each in the one before: they may turn out to be candidates.
-    open: Vec<(Place, Candidate)>,
+    open: Vec<(NestedPath, Candidate)>,
     /// What may open archives.
     passwords: Vec<String>,
 }
@@ -208,7 +208,7 @@ impl Picker {
     }
 
     /// Every file that was found.
-    pub(crate) fn file(&mut self, policy: &SamplePolicy, place: &Place, file: &File<'_>) {
+    pub(crate) fn file(&mut self, policy: &SamplePolicy, place: &NestedPath, file: &File<'_>) {
         if !policy.is_on() || file.data.is_empty() {
             return;
         }
@@ -230,7 +230,7 @@ impl Picker {
     }
 
     /// Something odd about a file that is open.
-    pub(crate) fn odd(&mut self, policy: &SamplePolicy, place: &Place, oddity: &Oddity, suspicious: bool) {
+    pub(crate) fn odd(&mut self, policy: &SamplePolicy, place: &NestedPath, oddity: &Oddity, suspicious: bool) {
         let called = suspicious && policy.has(Sort::Suspicious);
         let Some(why) = policy.wants_oddity(oddity).or(called.then_some("suspicious by the policy for attachments"))
         else {
@@ -281,7 +281,7 @@ struct List {
 }
 
 impl Visit for List {
-    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         if is_attachment(file) && !header::is_message(file.declared) {
             for candidate in Candidate::all_of(file, file.kind.words()) {
                 let candidate = candidate.with_passwords(file, &self.passwords);
@@ -297,13 +297,13 @@ impl Visit for List {
         Ok(())
     }
 
-    fn odd(&mut self, _: &Place, _: Oddity) {}
+    fn odd(&mut self, _: &NestedPath, _: Oddity) {}
 
     fn passwords(&mut self, words: &[String]) {
         self.passwords = words.to_vec();
     }
 
-    fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
+    fn enters(&mut self, _: &NestedPath, file: &File<'_>) -> bool {
         header::is_message(file.declared)
     }
 }
@@ -328,7 +328,7 @@ struct Find<'a> {
 }
 
 impl Visit for Find<'_> {
-    fn file(&mut self, _: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         if file.data.len() as u64 != self.size || sha256(file.data) != self.hash {
             return Ok(());
         }
@@ -337,7 +337,7 @@ impl Visit for Find<'_> {
         Err(Exceeded::Time(budget.limits().time))
     }
 
-    fn odd(&mut self, _: &Place, _: Oddity) {}
+    fn odd(&mut self, _: &NestedPath, _: Oddity) {}
 }
 
 /// SHA-256 in hexadecimal.
@@ -362,7 +362,7 @@ mod tests {
     fn picked(policy: &SamplePolicy, name: &str, declared: &str, data: &[u8]) -> Option<String> {
         let names: Vec<String> = [name].iter().filter(|name| !name.is_empty()).map(|&name| name.to_owned()).collect();
         let mut picker = Picker::default();
-        picker.file(policy, &Place::default(), &file(&names, declared, data));
+        picker.file(policy, &NestedPath::default(), &file(&names, declared, data));
         picker.ended().0.pop().map(|candidate| candidate.why)
     }
 
@@ -399,7 +399,7 @@ mod tests {
         let mut picker = Picker::default();
         for number in 0..2 * CANDIDATES_MAX {
             let data = format!("#!/bin/sh\necho {}\n", number.max(1));
-            picker.file(&policy, &Place::default(), &file(&["a.sh".to_owned()], "", data.as_bytes()));
+            picker.file(&policy, &NestedPath::default(), &file(&["a.sh".to_owned()], "", data.as_bytes()));
         }
         let (found, left_out) = picker.ended();
         assert_eq!((found.len(), left_out), (CANDIDATES_MAX, CANDIDATES_MAX - 1));
@@ -413,7 +413,7 @@ mod tests {
         let long = format!("{}.bat", "a".repeat(300));
         for names in [&["notes.txt"][..], &["copy.txt"], &["run.txt", "run.sh"], &["a.SH"], &[&long]] {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            picker.file(&policy, &Place::default(), &file(&names, "", b"echo hello"));
+            picker.file(&policy, &NestedPath::default(), &file(&names, "", b"echo hello"));
         }
         let names: Vec<String> = picker.ended().0.into_iter().map(|candidate| candidate.name).collect();
         assert_eq!(names.get(..2), Some(&["notes.txt".to_owned(), "run.sh".to_owned()][..]));
@@ -427,12 +427,12 @@ mod tests {
     fn a_file_is_named_by_each_name_that_has_something_else_run_it() {
         let names = ["a.txt", "a.py", "b.py", "a.sh"].map(str::to_owned);
         let mut picker = Picker::default();
-        picker.file(&policy(&[Sort::Scripts]), &Place::default(), &file(&names, "", b"import os"));
+        picker.file(&policy(&[Sort::Scripts]), &NestedPath::default(), &file(&names, "", b"import os"));
         let mut mistrusted = Picker::default();
         let rules = SamplePolicy { sorts: BTreeSet::new(), rules: ["odd".to_owned()].into() };
         mistrusted.suspicious(&rules, &file(&names, "", b"import os"), "odd");
         let mut list = List::default();
-        list.file(&Place::default(), &file(&names, "", b"import os"), &Budget::new(&Limits::default())).unwrap();
+        list.file(&NestedPath::default(), &file(&names, "", b"import os"), &Budget::new(&Limits::default())).unwrap();
         for found in [picker.ended().0, mistrusted.ended().0, list.found] {
             assert_eq!(found.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a.py", "a.sh"]);
         }

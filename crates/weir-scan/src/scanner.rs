@@ -1,6 +1,6 @@
 //! What a scanner is to the panel, and how one is added.
 //!
-//! A scanner is one file and one row. The file holds three things: a [`Kind`] (its name, and how its sections of the configuration are read), its
+//! A scanner is one file and one row. The file holds three things: a [`ScannerKind`] (its name, and how its sections of the configuration are read), its
 //! settings, which are [`Configured`], and the [`Scanner`] that these start. The row is in [`REGISTRY`](crate::registry::REGISTRY).
 //! Everything else (deadlines, remembered answers, scanners of single feeds, status pages, alarms) uses these traits and knows no scanner by name.
 //!
@@ -26,7 +26,7 @@ use weir_settings::Reader;
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A kind of scanner: a row of the registry.
-pub struct Kind {
+pub struct ScannerKind {
     /// Its name.
     pub name: &'static str,
     /// Declares and reads its sections of the configuration; none if it is off.

@@ -4,7 +4,7 @@ use crate::address::Address;
 use crate::content::Content;
 use crate::inspect::About;
 use crate::plain::shown;
-use crate::scanner::{Answer, Common, Configured, Kind, Later, Scanner, StartError, Wants};
+use crate::scanner::{Answer, Common, Configured, Later, Scanner, ScannerKind, StartError, Wants};
 use crate::spam::{self, Opinion};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_settings::Reader;
 
 /// Its row in the registry.
-pub(crate) const KIND: Kind = Kind { name: "spamassassin", read: read_settings };
+pub(crate) const KIND: ScannerKind = ScannerKind { name: "spamassassin", read: read_settings };
 
 /// The head of an answer to CHECK is its whole.
 const REPLY_MAX: u64 = 64 << 10;

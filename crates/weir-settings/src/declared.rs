@@ -93,7 +93,7 @@ impl<T, F: FnOnce(&mut Section<'_, '_>) -> T> Declare<T> for SectionPart<F> {
 /// The kinds of settings. Inside [`settings!`](crate::settings) all of them are in scope.
 pub mod kinds {
     use super::{Declared, Fixed, Group, Section, SectionPart, Value};
-    use crate::units::{Rate, Size, Span, Written};
+    use crate::units::{Rate, Size, Span, WrittenValue};
     use crate::value::{Net, Word};
     use std::fmt::Display;
     use std::ops::RangeInclusive;
@@ -123,8 +123,8 @@ pub mod kinds {
     /// A duration inside bounds, such as `duration("10s", "1s"..="1h")`.
     pub fn duration<D, B>(default: D, bounds: RangeInclusive<B>) -> Declared<Span, Duration>
     where
-        D: Written<Span>,
-        B: Written<Span>,
+        D: WrittenValue<Span>,
+        B: WrittenValue<Span>,
     {
         number(default.value(), both(bounds)).map(|Span(duration)| duration)
     }
@@ -133,8 +133,8 @@ pub mod kinds {
     pub fn size<T, D, B>(default: D, bounds: RangeInclusive<B>) -> Declared<Size, T>
     where
         T: TryFrom<u64> + 'static,
-        D: Written<Size>,
-        B: Written<Size>,
+        D: WrittenValue<Size>,
+        B: WrittenValue<Size>,
     {
         let fits = |bytes| T::try_from(bytes).unwrap_or_else(|_| unreachable!("{bytes} is inside the bounds"));
         number(default.value(), both(bounds)).map(move |Size(bytes)| fits(bytes))
@@ -143,8 +143,8 @@ pub mod kinds {
     /// How often, inside bounds, such as `rate("1/min", "1/day"..="1000/s")`.
     pub fn rate<D, B>(default: D, bounds: RangeInclusive<B>) -> Declared<Rate, Rate>
     where
-        D: Written<Rate>,
-        B: Written<Rate>,
+        D: WrittenValue<Rate>,
+        B: WrittenValue<Rate>,
     {
         number(default.value(), both(bounds))
     }
@@ -203,12 +203,12 @@ pub mod kinds {
     }
 
     /// Growing durations, such as `durations(["1m", "5m"], "100ms"..="1d", 64)`.
-    pub fn durations<D: Written<Span>, B: Written<Span>>(
+    pub fn durations<D: WrittenValue<Span>, B: WrittenValue<Span>>(
         default: impl IntoIterator<Item = D>,
         bounds: RangeInclusive<B>,
         most: usize,
     ) -> Declared<Vec<Span>, Vec<Duration>> {
-        let default = default.into_iter().map(Written::value).collect();
+        let default = default.into_iter().map(WrittenValue::value).collect();
         ascending(default, both(bounds), most).map(|list| list.into_iter().map(|Span(duration)| duration).collect())
     }
 
@@ -227,7 +227,7 @@ pub mod kinds {
         SectionPart(read)
     }
 
-    fn both<U, B: Written<U>>(bounds: RangeInclusive<B>) -> RangeInclusive<U> {
+    fn both<U, B: WrittenValue<U>>(bounds: RangeInclusive<B>) -> RangeInclusive<U> {
         let (least, greatest) = bounds.into_inner();
         least.value()..=greatest.value()
     }

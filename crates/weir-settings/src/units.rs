@@ -49,24 +49,24 @@ impl PartialOrd for Rate {
 }
 
 /// A value with a unit as a declaration writes it: as text, or as the number that it is.
-pub trait Written<U> {
+pub trait WrittenValue<U> {
     /// The value.
     fn value(self) -> U;
 }
 
-impl<U: FromStr<Err = String>> Written<U> for &str {
+impl<U: FromStr<Err = String>> WrittenValue<U> for &str {
     fn value(self) -> U {
         self.parse().unwrap_or_else(|error| unreachable!("a declared setting: {error}"))
     }
 }
 
-impl Written<Span> for Duration {
+impl WrittenValue<Span> for Duration {
     fn value(self) -> Span {
         Span(self)
     }
 }
 
-impl Written<Size> for u64 {
+impl WrittenValue<Size> for u64 {
     fn value(self) -> Size {
         Size(self)
     }

@@ -13,7 +13,7 @@ use weir_smtp::reception::{BodySink, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
 use weir_smtp::server::{SmtpServer, TlsMode};
-use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, PolicyVerdict};
 use weir_smtp::settings::{Auth, Settings};
 use weir_tls::Tls;
 
@@ -34,12 +34,12 @@ impl Reception for Discard {
         LoginVerdict::Accept(login.user().into())
     }
 
-    async fn mail_from(&self, _: &SmtpPeer, _: &MailFrom) -> Verdict {
-        Verdict::Accept
+    async fn mail_from(&self, _: &SmtpPeer, _: &MailFrom) -> PolicyVerdict {
+        PolicyVerdict::Accept
     }
 
-    async fn rcpt_to(&self, _: &SmtpPeer, _: &Envelope, _: &RcptTo) -> Verdict {
-        Verdict::Accept
+    async fn rcpt_to(&self, _: &SmtpPeer, _: &Envelope, _: &RcptTo) -> PolicyVerdict {
+        PolicyVerdict::Accept
     }
 
     async fn begin_body(&self, _: &SmtpPeer, _: &Envelope) -> Result<Nothing, Reply> {

@@ -9,7 +9,7 @@ use weir_core::time::Instant;
 use weir_smtp::limits::SmtpLimits;
 use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reply::{Reply, Status};
-use weir_smtp::session::{MessageAnswer, Output, Question, Session, Verdict};
+use weir_smtp::session::{MessageAnswer, Output, PolicyVerdict, Question, Session};
 use weir_smtp::settings::{Auth, Settings};
 
 const MESSAGES: u32 = 200_000;
@@ -41,8 +41,8 @@ fn feed(session: &mut Session, mut input: &[u8]) -> usize {
     loop {
         match session.poll(&mut input, now) {
             Output::Body(text) => octets += text.len(),
-            Output::Ask(Question::Sender(sender)) => session.sender_answered(sender, Verdict::Accept, now),
-            Output::Ask(Question::Recipient(to)) => session.recipient_answered(to, Verdict::Accept, now),
+            Output::Ask(Question::Sender(sender)) => session.sender_answered(sender, PolicyVerdict::Accept, now),
+            Output::Ask(Question::Recipient(to)) => session.recipient_answered(to, PolicyVerdict::Accept, now),
             Output::Ask(Question::BodyBegin) => session.body_opened(Ok(()), now),
             Output::Ask(Question::BodyEnd) => {
                 drop(session.take_envelope());

@@ -24,7 +24,7 @@ use super::registry::Admission;
 use super::reply::{Reply, Status};
 use super::sasl::Login;
 use super::server_state::ServerState;
-use super::session::{CloseReason, Ending, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
+use super::session::{CloseReason, Ending, LoginVerdict, MessageAnswer, Output, PolicyVerdict, Question, Session};
 use super::settings::Purpose;
 
 /// A session with what its I/O needs: the shared state, its admission, and the sink for the present message.
@@ -153,7 +153,7 @@ impl<R: Reception> Connection<R> {
             Question::Client(login) => Box::pin(self.client(login)).await,
             Question::Sender(sender) => {
                 let verdict = self.shared.reception.mail_from(self.session.peer(), &sender).await;
-                if let Verdict::Refuse(_) = verdict {
+                if let PolicyVerdict::Refuse(_) = verdict {
                     self.shared.counters.senders_refused.up();
                 }
                 self.session.sender_answered(sender, verdict, self.shared.now());
@@ -162,8 +162,8 @@ impl<R: Reception> Connection<R> {
                 let Some(envelope) = self.session.envelope() else { return };
                 let verdict = self.shared.reception.rcpt_to(self.session.peer(), envelope, &recipient).await;
                 match &verdict {
-                    Verdict::Accept => self.shared.counters.recipients.up(),
-                    Verdict::Refuse(reply) => self.recipient_refused(&recipient, reply),
+                    PolicyVerdict::Accept => self.shared.counters.recipients.up(),
+                    PolicyVerdict::Refuse(reply) => self.recipient_refused(&recipient, reply),
                 }
                 self.session.recipient_answered(recipient, verdict, self.shared.now());
             }

@@ -11,7 +11,7 @@ use super::envelope::{Envelope, MailFrom, RcptTo};
 use super::peer::SmtpPeer;
 use super::reply::Reply;
 use super::sasl::Login;
-use super::session::{LoginVerdict, MessageAnswer, Verdict};
+use super::session::{LoginVerdict, MessageAnswer, PolicyVerdict};
 
 /// What an SMTP server asks the gate behind it.
 pub trait Reception: Send + Sync + 'static {
@@ -19,19 +19,19 @@ pub trait Reception: Send + Sync + 'static {
     type Body: BodySink;
 
     /// May this client use the server at all? Asked before the greeting.
-    fn connect(&self, peer: &SmtpPeer) -> impl Future<Output = Verdict> + Send {
+    fn connect(&self, peer: &SmtpPeer) -> impl Future<Output = PolicyVerdict> + Send {
         let _ = peer;
-        async { Verdict::Accept }
+        async { PolicyVerdict::Accept }
     }
 
     /// Is the login right? The server has checked limits and bans before, and counts failed logins itself.
     fn authenticate(&self, peer: &SmtpPeer, login: &Login) -> impl Future<Output = LoginVerdict> + Send;
 
     /// May this client send as this sender?
-    fn mail_from(&self, peer: &SmtpPeer, sender: &MailFrom) -> impl Future<Output = Verdict> + Send;
+    fn mail_from(&self, peer: &SmtpPeer, sender: &MailFrom) -> impl Future<Output = PolicyVerdict> + Send;
 
     /// May it write to this recipient?
-    fn rcpt_to(&self, peer: &SmtpPeer, envelope: &Envelope, to: &RcptTo) -> impl Future<Output = Verdict> + Send;
+    fn rcpt_to(&self, peer: &SmtpPeer, envelope: &Envelope, to: &RcptTo) -> impl Future<Output = PolicyVerdict> + Send;
 
     /// A message is about to come. If this refuses it (for example with 452 4.3.1 if the disk is full), that is the reply instead of 354.
     fn begin_body(

@@ -84,7 +84,7 @@ pub(crate) enum Exchange {
 
 /// The result of a line of the exchange.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum SaslStep {
     Challenge(Exchange, &'static str),
     Done(Login),
     Failed(Reply),
@@ -92,7 +92,7 @@ pub(crate) enum Step {
 
 impl Exchange {
     /// Begins an exchange. `initial` is the response that came with the command (`=` is an empty one).
-    pub(crate) fn begin(mechanism: Mechanism, initial: Option<&str>) -> Step {
+    pub(crate) fn begin(mechanism: Mechanism, initial: Option<&str>) -> SaslStep {
         let exchange = match mechanism {
             Mechanism::Plain => Exchange::Plain,
             Mechanism::Login => Exchange::LoginUser,
@@ -105,59 +105,59 @@ impl Exchange {
     }
 
     /// Takes the client's next line, without CR LF.
-    pub(crate) fn respond(self, line: &[u8]) -> Step {
+    pub(crate) fn respond(self, line: &[u8]) -> SaslStep {
         if line == b"*" {
-            return Step::Failed(Reply::fixed(501, Status(5, 7, 0), "login cancelled"));
+            return SaslStep::Failed(Reply::fixed(501, Status(5, 7, 0), "login cancelled"));
         }
         match STANDARD.decode(line) {
             Ok(response) => self.take(response),
-            Err(_) => Step::Failed(Reply::fixed(501, Status(5, 5, 2), "that is not valid base64")),
+            Err(_) => SaslStep::Failed(Reply::fixed(501, Status(5, 5, 2), "that is not valid base64")),
         }
     }
 
-    fn challenge(self) -> Step {
+    fn challenge(self) -> SaslStep {
         // "Username:" and "Password:" in base64, as every client of LOGIN expects.
         let text = match self {
             Exchange::Plain => "",
             Exchange::LoginUser => "VXNlcm5hbWU6",
             Exchange::LoginPassword { .. } => "UGFzc3dvcmQ6",
         };
-        Step::Challenge(self, text)
+        SaslStep::Challenge(self, text)
     }
 
-    fn take(self, response: Vec<u8>) -> Step {
+    fn take(self, response: Vec<u8>) -> SaslStep {
         let Ok(text) = String::from_utf8(response) else {
-            return Step::Failed(Reply::fixed(501, Status(5, 5, 2), "user and password must be UTF-8"));
+            return SaslStep::Failed(Reply::fixed(501, Status(5, 5, 2), "user and password must be UTF-8"));
         };
         match self {
             Exchange::Plain => plain(&text),
-            Exchange::LoginUser if !is_user(&text) => Step::Failed(BAD_USER),
+            Exchange::LoginUser if !is_user(&text) => SaslStep::Failed(BAD_USER),
             Exchange::LoginUser => Exchange::LoginPassword { user: text.into() }.challenge(),
             Exchange::LoginPassword { user } => done(Mechanism::Login, &user, &text),
         }
     }
 }
 
-fn plain(text: &str) -> Step {
+fn plain(text: &str) -> SaslStep {
     let mut parts = text.split('\0');
     let (Some(acts_as), Some(user), Some(password), None) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
-        return Step::Failed(Reply::fixed(501, Status(5, 5, 2), "PLAIN needs: identity NUL user NUL password"));
+        return SaslStep::Failed(Reply::fixed(501, Status(5, 5, 2), "PLAIN needs: identity NUL user NUL password"));
     };
     if !acts_as.is_empty() && acts_as != user {
-        return Step::Failed(Reply::fixed(535, Status(5, 7, 8), "acting as another user is not possible"));
+        return SaslStep::Failed(Reply::fixed(535, Status(5, 7, 8), "acting as another user is not possible"));
     }
     done(Mechanism::Plain, user, password)
 }
 
-fn done(mechanism: Mechanism, user: &str, password: &str) -> Step {
+fn done(mechanism: Mechanism, user: &str, password: &str) -> SaslStep {
     if !is_user(user) {
-        return Step::Failed(BAD_USER);
+        return SaslStep::Failed(BAD_USER);
     }
     if password.is_empty() || password.len() > PASSWORD_MAX || password.contains('\0') {
-        return Step::Failed(Reply::fixed(535, Status(5, 7, 8), "the password is empty or too long"));
+        return SaslStep::Failed(Reply::fixed(535, Status(5, 7, 8), "the password is empty or too long"));
     }
-    Step::Done(Login::Password { mechanism, user: user.into(), password: Password::new(password) })
+    SaslStep::Done(Login::Password { mechanism, user: user.into(), password: Password::new(password) })
 }
 
 /// Whether a user's name has a sensible length and is safe to print.
@@ -175,12 +175,12 @@ mod tests {
         STANDARD.encode(text)
     }
 
-    fn outcome(step: &Step) -> String {
+    fn outcome(step: &SaslStep) -> String {
         match step {
-            Step::Challenge(_, text) => format!("334 {text}"),
-            Step::Done(Login::Password { user, password, .. }) => format!("{user}/{}", password.reveal()),
-            Step::Done(Login::Vouched { .. }) => "vouched".into(),
-            Step::Failed(reply) => reply.code().to_string(),
+            SaslStep::Challenge(_, text) => format!("334 {text}"),
+            SaslStep::Done(Login::Password { user, password, .. }) => format!("{user}/{}", password.reveal()),
+            SaslStep::Done(Login::Vouched { .. }) => "vouched".into(),
+            SaslStep::Failed(reply) => reply.code().to_string(),
         }
     }
 
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn login_asks_twice() {
-        let Step::Challenge(user, "VXNlcm5hbWU6") = Exchange::begin(Mechanism::Login, None) else { panic!() };
-        let Step::Challenge(password, "UGFzc3dvcmQ6") = user.respond(encoded("ann").as_bytes()) else { panic!() };
+        let SaslStep::Challenge(user, "VXNlcm5hbWU6") = Exchange::begin(Mechanism::Login, None) else { panic!() };
+        let SaslStep::Challenge(password, "UGFzc3dvcmQ6") = user.respond(encoded("ann").as_bytes()) else { panic!() };
         assert_eq!(outcome(&password.respond(encoded("geheim ü").as_bytes())), "ann/geheim ü");
         assert_eq!(outcome(&Exchange::begin(Mechanism::Login, Some(&encoded("ann")))), "334 UGFzc3dvcmQ6");
     }

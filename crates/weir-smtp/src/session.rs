@@ -86,7 +86,7 @@ pub enum Question {
 
 /// The shell's answer about a sender, a recipient or a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum PolicyVerdict {
     /// Go on.
     Accept,
     /// Refuse with this reply.

@@ -34,7 +34,7 @@ const WORKERS: usize = 8;
 
 /// What the backend has counted.
 #[derive(Debug)]
-pub struct Seen {
+pub struct BackendCounters {
     pub requests: AtomicU64,
     /// Requests at work now.
     pub working: AtomicU32,
@@ -43,15 +43,15 @@ pub struct Seen {
     workers: Semaphore,
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
+impl Default for BackendCounters {
+    fn default() -> BackendCounters {
         let [working, working_most] = [AtomicU32::new(0), AtomicU32::new(0)];
-        Seen { requests: AtomicU64::new(0), working, working_most, workers: Semaphore::new(WORKERS) }
+        BackendCounters { requests: AtomicU64::new(0), working, working_most, workers: Semaphore::new(WORKERS) }
     }
 }
 
 /// Serves for ever; run it as a task.
-pub async fn serve(listener: TcpListener, seen: Arc<Seen>) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, seen: Arc<BackendCounters>) -> io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         let _ = stream.set_nodelay(true);
@@ -66,10 +66,10 @@ pub async fn serve(listener: TcpListener, seen: Arc<Seen>) -> io::Result<()> {
 }
 
 /// A request at work, until it is dropped.
-struct Working(Arc<Seen>);
+struct Working(Arc<BackendCounters>);
 
 impl Working {
-    fn begin(seen: &Arc<Seen>) -> Working {
+    fn begin(seen: &Arc<BackendCounters>) -> Working {
         seen.requests.fetch_add(1, Ordering::Relaxed);
         let now = seen.working.fetch_add(1, Ordering::Relaxed) + 1;
         seen.working_most.fetch_max(now, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Drop for Working {
     }
 }
 
-async fn answer(seen: Arc<Seen>, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
+async fn answer(seen: Arc<BackendCounters>, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
     let working = Working::begin(&seen);
     let number = |name: &str, most: u64| asked(request.uri().query().unwrap_or_default(), name).min(most);
     Ok(match request.uri().path() {

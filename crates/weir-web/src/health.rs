@@ -16,7 +16,7 @@ use weir_core::fair::SubnetKey;
 use crate::breaker::Breaker;
 
 #[derive(Debug)]
-pub struct Server {
+pub struct UpstreamServer {
     /// Its number among all servers of the gate.
     pub number: usize,
     /// Where it is, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
@@ -57,7 +57,7 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// The servers of one backend.
 #[derive(Debug)]
 pub struct Servers {
-    list: Vec<Arc<Server>>,
+    list: Vec<Arc<UpstreamServer>>,
     next: AtomicUsize,
     failures_max: u32,
     rest: Duration,
@@ -67,23 +67,23 @@ pub struct Servers {
 
 /// A request at a server, until it is dropped.
 #[derive(Debug)]
-pub struct Busy(Arc<Server>);
+pub struct Busy(Arc<UpstreamServer>);
 
 /// The server to ask next.
 #[derive(Debug)]
 pub struct Picked<'a> {
-    pub server: &'a Arc<Server>,
+    pub server: &'a Arc<UpstreamServer>,
     /// If the server has failed, and this request is to find out whether it answers again.
     pub trial: Option<Trial>,
 }
 
 /// The one request that a failed server gets, until it is dropped.
 #[derive(Debug)]
-pub struct Trial(Arc<Server>);
+pub struct Trial(Arc<UpstreamServer>);
 
 impl Servers {
     /// Servers that are all assumed to be up.
-    pub fn new(list: Vec<Arc<Server>>, failures_max: u32, rest: Duration) -> Servers {
+    pub fn new(list: Vec<Arc<UpstreamServer>>, failures_max: u32, rest: Duration) -> Servers {
         Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest, breaking: 0.0 }
     }
 
@@ -93,7 +93,7 @@ impl Servers {
         Servers { breaking: part, ..self }
     }
 
-    pub fn all(&self) -> &[Arc<Server>] {
+    pub fn all(&self) -> &[Arc<UpstreamServer>] {
         &self.list
     }
 
@@ -123,7 +123,7 @@ impl Servers {
     }
 
     /// Whether it is down, and rests or is on trial.
-    fn is_left_alone(&self, server: &Server, now_ms: u64) -> bool {
+    fn is_left_alone(&self, server: &UpstreamServer, now_ms: u64) -> bool {
         let alone = || server.down_until.load(Ordering::Relaxed) > now_ms || server.on_trial.load(Ordering::Relaxed);
         !self.is_up(server) && alone()
     }
@@ -132,7 +132,7 @@ impl Servers {
     fn turn(&self, count: usize) -> usize {
         let all: usize = self.list.iter().map(|server| server.weight() as usize).sum();
         let mut place = count % all.max(1);
-        let mut passed = |server: &Arc<Server>| {
+        let mut passed = |server: &Arc<UpstreamServer>| {
             let weight = server.weight() as usize;
             let behind = place >= weight;
             place = place.saturating_sub(weight);
@@ -142,7 +142,7 @@ impl Servers {
     }
 
     /// A server has answered a client of this subnet.
-    pub fn answered(&self, server: &Server, subnet: SubnetKey, status: StatusCode) {
+    pub fn answered(&self, server: &UpstreamServer, subnet: SubnetKey, status: StatusCode) {
         self.worked(server);
         let (now, error) = (now_ms(), is_failure(status));
         if server.breaker.heard(subnet, error, self.breaking, now) {
@@ -157,7 +157,7 @@ impl Servers {
     }
 
     /// A server has answered, or passed a check that wants an answer.
-    pub fn worked(&self, server: &Server) {
+    pub fn worked(&self, server: &UpstreamServer) {
         // Written only on change, because this runs for every request.
         if server.unanswered.load(Ordering::Relaxed) > 0 {
             server.unanswered.store(0, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Servers {
     }
 
     /// A check has connected to a server, and asked it nothing. Whether it would have answered is not known.
-    pub fn reached(&self, server: &Server) {
+    pub fn reached(&self, server: &UpstreamServer) {
         if !server.tried.load(Ordering::Relaxed) {
             server.tried.store(true, Ordering::Relaxed);
         }
@@ -180,16 +180,16 @@ impl Servers {
     }
 
     /// A server could not be reached, and why.
-    pub fn unreached(&self, server: &Server, why: &str) {
+    pub fn unreached(&self, server: &UpstreamServer, why: &str) {
         self.failed(server, &server.unreached, why);
     }
 
     /// A server was reached and has not answered, or failed a check, and why.
-    pub fn unanswered(&self, server: &Server, why: &str) {
+    pub fn unanswered(&self, server: &UpstreamServer, why: &str) {
         self.failed(server, &server.unanswered, why);
     }
 
-    fn failed(&self, server: &Server, count: &AtomicU32, why: &str) {
+    fn failed(&self, server: &UpstreamServer, count: &AtomicU32, why: &str) {
         // This is set before the failure is counted, so whoever sees a failure also sees since when.
         if server.failures() == 0 {
             server.failing_since_unix_s.store(unix_s(), Ordering::Release);
@@ -207,7 +207,7 @@ impl Servers {
     }
 
     /// Whether a server counts as up. One that was down stays down until it has answered, not only until it is tried again.
-    pub fn is_up(&self, server: &Server) -> bool {
+    pub fn is_up(&self, server: &UpstreamServer) -> bool {
         server.failures() < self.failures_max
     }
 }
@@ -230,10 +230,10 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl Server {
+impl UpstreamServer {
     /// A server that has not been asked yet.
-    pub fn new(number: usize, address: String) -> Arc<Server> {
-        Arc::new(Server {
+    pub fn new(number: usize, address: String) -> Arc<UpstreamServer> {
+        Arc::new(UpstreamServer {
             number,
             address,
             unreached: AtomicU32::new(0),
@@ -301,7 +301,7 @@ impl Server {
     }
 
     /// Lets one request find out whether it answers again; None if another request does that already.
-    fn begin_trial(self: &Arc<Server>) -> Option<Trial> {
+    fn begin_trial(self: &Arc<UpstreamServer>) -> Option<Trial> {
         let begun = !self.on_trial.swap(true, Ordering::Relaxed);
         begun.then(|| Trial(Arc::clone(self)))
     }
@@ -338,7 +338,7 @@ impl Server {
     }
 
     /// Counts a request at this server.
-    pub fn busy(self: &Arc<Server>) -> Busy {
+    pub fn busy(self: &Arc<UpstreamServer>) -> Busy {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
     }
@@ -351,7 +351,7 @@ impl Server {
 
 impl Busy {
     /// The server.
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &UpstreamServer {
         &self.0
     }
 }
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     fn servers(count: usize) -> Servers {
-        let list = (0..count).map(|number| Server::new(number, format!("s{number}:80"))).collect();
+        let list = (0..count).map(|number| UpstreamServer::new(number, format!("s{number}:80"))).collect();
         Servers::new(list, 2, Duration::from_secs(3600))
     }
 
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_server_is_down_until_it_answers_although_it_is_tried_before() {
-        let list = vec![Server::new(0, "s:80".into())];
+        let list = vec![UpstreamServer::new(0, "s:80".into())];
         let servers = Servers::new(list, 2, Duration::ZERO);
         let only = &servers.all()[0];
         assert!(!only.was_tried() && servers.is_up(only), "nobody knows yet");
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_failed_server_gets_one_request_at_a_time_until_it_has_answered() {
-        let list = (0..2).map(|number| Server::new(number, format!("s{number}:80"))).collect();
+        let list = (0..2).map(|number| UpstreamServer::new(number, format!("s{number}:80"))).collect();
         let servers = Servers::new(list, 2, Duration::ZERO);
         let [failed, good] = [&servers.all()[0], &servers.all()[1]];
         (0..2).for_each(|_| servers.unanswered(failed, "no answer in time"));
@@ -547,11 +547,11 @@ mod tests {
 
     #[test]
     fn an_address_says_how_to_get_there() {
-        let server = |address: &str| Server::new(0, address.to_owned());
+        let server = |address: &str| UpstreamServer::new(0, address.to_owned());
         let (plain, secure) = (server("app.example:80"), server("https://[::1]:8443"));
         assert_eq!((plain.is_secure(), plain.authority(), plain.host()), (false, "app.example:80", "app.example"));
         assert_eq!((secure.is_secure(), secure.authority(), secure.host()), (true, "[::1]:8443", "::1"));
-        let socket = Server::new(2, "unix:/run/app.sock".into());
+        let socket = UpstreamServer::new(2, "unix:/run/app.sock".into());
         assert_eq!((socket.socket(), socket.authority()), (Some("/run/app.sock"), "localhost"));
     }
 

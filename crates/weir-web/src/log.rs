@@ -40,7 +40,7 @@ pub enum Format {
 
 /// One request, when it is over.
 #[derive(Clone, Debug, Serialize)]
-pub struct Entry {
+pub struct LoggedRequest {
     #[serde(serialize_with = "as_time")]
     pub time: SystemTime,
     pub client: IpAddr,
@@ -69,19 +69,19 @@ pub struct AccessLog {
     format: Format,
     full: Mutex<Option<SyncSender<LogMessage>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    shared: Arc<Shared>,
+    shared: Arc<LogSignals>,
 }
 
 /// What the threads and the writer tell each other beside the lines.
 #[derive(Debug, Default)]
-struct Shared {
+struct LogSignals {
     /// Lines that were not written.
     dropped: AtomicU64,
     /// The file is to be opened again before the next line.
     reopen: AtomicBool,
 }
 
-impl Shared {
+impl LogSignals {
     /// These octets are not written, or only the rest of a line of them was left.
     fn drop_lines(&self, lines: &[u8]) {
         let lost = memchr::memchr_iter(b'\n', lines).count();
@@ -113,8 +113,8 @@ impl AccessLog {
     pub fn open(settings: &LogSettings) -> io::Result<Arc<AccessLog>> {
         let file = Sink::open(&settings.path)?;
         let (full, messages) = sync_channel(BUFFERS_MAX);
-        let shared = Arc::new(Shared::default());
-        let writer = Writer { path: settings.path.clone(), sink: file, torn: false, shared: Arc::clone(&shared) };
+        let shared = Arc::new(LogSignals::default());
+        let writer = LogWriter { path: settings.path.clone(), sink: file, torn: false, shared: Arc::clone(&shared) };
         let writer = std::thread::Builder::new().name("web-log".into()).spawn(move || writer.run(&messages))?;
         Ok(Arc::new(AccessLog {
             format: settings.format,
@@ -160,7 +160,7 @@ impl LogBuffer {
     }
 
     /// Adds a line for this request.
-    pub fn add(&self, entry: &Entry) {
+    pub fn add(&self, entry: &LoggedRequest) {
         let mut lines = lock(&self.lines);
         match self.log.format {
             Format::Combined => combined(&mut lines, entry),
@@ -212,15 +212,15 @@ impl Sink {
 
 /// The thread that writes.
 #[derive(Debug)]
-struct Writer {
+struct LogWriter {
     path: PathBuf,
     sink: Sink,
     /// The last line in the file has no end, because the disk was full.
     torn: bool,
-    shared: Arc<Shared>,
+    shared: Arc<LogSignals>,
 }
 
-impl Writer {
+impl LogWriter {
     fn run(mut self, messages: &Receiver<LogMessage>) {
         let mut complained = false;
         while let Ok(message) = messages.recv() {
@@ -281,7 +281,7 @@ impl Writer {
     }
 }
 
-fn combined(out: &mut Vec<u8>, entry: &Entry) {
+fn combined(out: &mut Vec<u8>, entry: &LoggedRequest) {
     let _ = write!(out, "{} - - [{}] \"", entry.client, clf_time(entry.time));
     escape(out, &entry.method);
     out.push(b' ');
@@ -309,7 +309,7 @@ fn escape(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-fn json(out: &mut Vec<u8>, entry: &Entry) {
+fn json(out: &mut Vec<u8>, entry: &LoggedRequest) {
     if serde_json::to_writer(&mut *out, entry).is_ok() {
         out.push(b'\n');
     }
@@ -343,10 +343,10 @@ pub(crate) fn http_date(time: SystemTime) -> String {
 }
 
 type Date = (i64, u32, u32);
-type Clock = (u64, u64, u64, u32);
+type DayTime = (u64, u64, u64, u32);
 
 /// Date and time of day in UTC (days from civil, by Howard Hinnant's method).
-fn civil(time: SystemTime) -> (Date, Clock) {
+fn civil(time: SystemTime) -> (Date, DayTime) {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, seconds) = ((since.as_secs() / 86_400) as i64, since.as_secs() % 86_400);
     let shifted = days + 719_468;
@@ -371,8 +371,8 @@ mod tests {
         assert_eq!(at(0), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 
-    fn entry() -> Entry {
-        Entry {
+    fn entry() -> LoggedRequest {
+        LoggedRequest {
             time: SystemTime::UNIX_EPOCH + Duration::from_millis(1_709_210_096_250),
             client: "192.0.2.7".parse().unwrap(),
             method: "GET".into(),
@@ -452,7 +452,7 @@ mod tests {
         let path = folder.path().join("access.log");
         std::fs::write(&path, "one\nhalf of").unwrap();
         let sink = Sink::open(&path).unwrap();
-        let mut writer = Writer { path: path.clone(), sink, torn: true, shared: Arc::default() };
+        let mut writer = LogWriter { path: path.clone(), sink, torn: true, shared: Arc::default() };
         writer.write(b"two\n").unwrap();
         writer.write(b"three\n").unwrap();
         assert_eq!(std::fs::read_to_string(path).unwrap(), "one\nhalf of\ntwo\nthree\n");

@@ -17,14 +17,14 @@ use http::HeaderName;
 /// Where the number is, and what it is worth.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Units {
-    pub place: Place,
+    pub place: UnitsSource,
     /// This many units cost as much as one second of a slot.
     pub per_second: u32,
 }
 
 /// Where a response says what it has cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum UnitsSource {
     /// In a field of its head.
     Header(HeaderName),
     /// In its JSON: the keys that lead there.
@@ -43,7 +43,7 @@ impl Units {
 
     /// Whether the body contains it: then the body must come as a whole and unencoded.
     pub fn is_in_body(&self) -> bool {
-        matches!(self.place, Place::Json(_))
+        matches!(self.place, UnitsSource::Json(_))
     }
 
     /// Reads the two words of a route, `units=usage.total_tokens:50/s` and `units_header=x-cost:50/s`.
@@ -51,13 +51,13 @@ impl Units {
         let (place, rate) = value.rsplit_once(':')?;
         let per_second = rate.strip_suffix("/s")?.parse().ok().filter(|rate| (1..=PER_SECOND_MAX).contains(rate))?;
         let place = match key {
-            "units_header" => Place::Header(HeaderName::from_str(place).ok()?),
+            "units_header" => UnitsSource::Header(HeaderName::from_str(place).ok()?),
             "units" => {
                 let keys: Vec<String> = place.split('.').map(str::to_owned).collect();
                 if !keys.iter().all(|key| is_plain(key)) {
                     return None;
                 }
-                Place::Json(keys)
+                UnitsSource::Json(keys)
             }
             _ => return None,
         };
@@ -73,8 +73,8 @@ fn is_plain(key: &str) -> bool {
 impl fmt::Display for Units {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Header(name) => write!(f, "units_header={name}:{}/s", self.per_second),
-            Place::Json(keys) => write!(f, "units={}:{}/s", keys.join("."), self.per_second),
+            UnitsSource::Header(name) => write!(f, "units_header={name}:{}/s", self.per_second),
+            UnitsSource::Json(keys) => write!(f, "units={}:{}/s", keys.join("."), self.per_second),
         }
     }
 }
@@ -82,14 +82,14 @@ impl fmt::Display for Units {
 /// Reads the body of one response.
 #[derive(Debug)]
 pub struct Meter {
-    reading: Reading,
+    reading: BodyReading,
     found: Option<u64>,
     /// How many events have come.
     events: u64,
 }
 
 #[derive(Debug)]
-enum Reading {
+enum BodyReading {
     /// It is in the head.
     Nothing,
     Document(Walk),
@@ -100,25 +100,25 @@ impl Meter {
     /// For a response that says it in its head, or could not.
     pub fn of_header(value: Option<&[u8]>) -> Meter {
         let found = value.and_then(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
-        Meter { reading: Reading::Nothing, found, events: 0 }
+        Meter { reading: BodyReading::Nothing, found, events: 0 }
     }
 
     /// For a response that says it in its body: in a stream of events, or in one document.
     pub fn of_body(keys: &[String], events: bool) -> Meter {
         let walk = Walk::new(keys.to_vec());
-        let reading = if events { Reading::Events(Events::new(walk)) } else { Reading::Document(walk) };
+        let reading = if events { BodyReading::Events(Events::new(walk)) } else { BodyReading::Document(walk) };
         Meter { reading, found: None, events: 0 }
     }
 
     /// The next piece of the body.
     pub fn see(&mut self, octets: &[u8]) {
         match &mut self.reading {
-            Reading::Nothing => {}
-            Reading::Document(walk) => {
+            BodyReading::Nothing => {}
+            BodyReading::Document(walk) => {
                 octets.iter().for_each(|octet| walk.step(*octet));
                 self.found = self.found.max(walk.found);
             }
-            Reading::Events(events) => {
+            BodyReading::Events(events) => {
                 octets.iter().for_each(|octet| self.events += u64::from(events.step(*octet)));
                 self.found = self.found.max(events.walk.found);
             }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::admission::{History, Refused, View, WAIT_BOUNDS_MS};
+use crate::admission::{AdmissionRefusal, History, View, WAIT_BOUNDS_MS};
 use crate::exchange;
 use crate::metrics::{Page, quoted};
 
@@ -216,7 +216,7 @@ impl Status {
         }
         page.head("weir_web_refused_total", "counter", "Requests that got no slot, by reason");
         self.each(|label, view| {
-            for (reason, count) in Refused::ALL.iter().zip(view.counters.refused) {
+            for (reason, count) in AdmissionRefusal::ALL.iter().zip(view.counters.refused) {
                 page.sample("weir_web_refused_total", &format!("{{{label},reason=\"{}\"}}", reason.as_str()), count);
             }
         });

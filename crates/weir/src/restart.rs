@@ -23,7 +23,7 @@ use weir_tls::Tls;
 const HANDED_OVER: &str = "WEIR_SOCKETS";
 
 /// How this program was started, so that it can be started again.
-pub(crate) struct Program {
+pub(crate) struct Invocation {
     /// Its path when it started. A package may have put a newer program there since.
     path: PathBuf,
     arguments: Vec<OsString>,
@@ -62,10 +62,10 @@ fn gates_could_start(loaded: &Loaded) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Program {
-    pub(crate) fn new() -> anyhow::Result<Program> {
+impl Invocation {
+    pub(crate) fn new() -> anyhow::Result<Invocation> {
         let path = env::current_exe().context("the path of the running program cannot be found")?;
-        Ok(Program { path, arguments: env::args_os().collect() })
+        Ok(Invocation { path, arguments: env::args_os().collect() })
     }
 
     /// Whether the installed program would start with the present configuration.

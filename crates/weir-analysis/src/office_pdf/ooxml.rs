@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weir_scan::budget::{Budget, Exceeded};
 use weir_scan::plain::shown;
 use weir_scan::walk::kind::Kind;
-use weir_scan::walk::{self, File, Oddity, Place, Visit};
+use weir_scan::walk::{self, File, NestedPath, Oddity, Visit};
 
 /// Links to elsewhere that a report names.
 const LINKS_MAX: usize = 100;
@@ -131,7 +131,7 @@ impl<'a, 'k> Document<'a, 'k> {
 }
 
 impl Visit for Document<'_, '_> {
-    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         if file.in_archive {
             let name = file.names.first().cloned().unwrap_or_default();
             self.part(&name, file);
@@ -139,13 +139,13 @@ impl Visit for Document<'_, '_> {
         Ok(())
     }
 
-    fn odd(&mut self, _: &Place, oddity: Oddity) {
+    fn odd(&mut self, _: &NestedPath, oddity: Oddity) {
         if self.odd.len() < ODD_MAX {
             self.odd.push(oddity);
         }
     }
 
-    fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
+    fn enters(&mut self, _: &NestedPath, file: &File<'_>) -> bool {
         !file.in_archive
     }
 }

@@ -9,7 +9,7 @@ use crate::findings::Findings;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use weir_scan::budget::{Budget, End, Exceeded};
+use weir_scan::budget::{Budget, Exceeded, UnpackEnd};
 use weir_scan::plain::shown;
 
 /// Names that are counted.
@@ -138,7 +138,7 @@ impl Pdf {
 
     /// Names, scripts and links in text that holds objects.
     fn objects(&mut self, text: &[u8]) {
-        let mut names = Names { text, at: 0 };
+        let mut names = PdfNames { text, at: 0 };
         while let Some((name, disguised)) = names.next() {
             let Some(known) = WATCHED.iter().find(|known| known.as_bytes() == &*name) else { continue };
             *self.counts.entry(*known).or_default() += 1;
@@ -269,7 +269,7 @@ impl<'d> PdfStream<'d> {
 
     /// What it says it is.
     fn kind(&self) -> Vec<u8> {
-        let mut names = Names { text: self.dictionary, at: 0 };
+        let mut names = PdfNames { text: self.dictionary, at: 0 };
         while let Some((name, _)) = names.next() {
             if &*name == b"Type"
                 && let Some((kind, _)) = names.next()
@@ -281,7 +281,7 @@ impl<'d> PdfStream<'d> {
     }
 
     fn filters(&self) -> Vec<Vec<u8>> {
-        let mut names = Names { text: self.dictionary, at: 0 };
+        let mut names = PdfNames { text: self.dictionary, at: 0 };
         while let Some((name, _)) = names.next() {
             if &*name == b"Filter" {
                 let all = std::iter::from_fn(|| names.next()).map(|(name, _)| name.into_owned());
@@ -318,8 +318,8 @@ fn inflated(data: &[u8], budget: &mut Budget) -> Result<Vec<u8>, Exceeded> {
     let unpacked = budget.unpack(data.len() as u64, &mut flate2::read::ZlibDecoder::new(data));
     match unpacked.end {
         // What came before it broke is looked at: readers are patient.
-        End::Whole | End::Broken(_) => Ok(unpacked.data),
-        End::Exceeded(exceeded) => Err(exceeded),
+        UnpackEnd::Whole | UnpackEnd::Broken(_) => Ok(unpacked.data),
+        UnpackEnd::Exceeded(exceeded) => Err(exceeded),
     }
 }
 
@@ -366,13 +366,13 @@ fn group_of(digits: &[u32]) -> [u8; 4] {
 }
 
 /// Names in text that holds objects: `/Open#41ction` is `OpenAction`, and says that it was disguised.
-struct Names<'t> {
+struct PdfNames<'t> {
     text: &'t [u8],
     /// Behind the last one.
     at: usize,
 }
 
-impl<'t> Names<'t> {
+impl<'t> PdfNames<'t> {
     fn next(&mut self) -> Option<(Cow<'t, [u8]>, bool)> {
         let start = self.at + memchr::memchr(b'/', self.text.get(self.at..)?)? + 1;
         let rest = &self.text[start..];

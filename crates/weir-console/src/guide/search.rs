@@ -22,7 +22,7 @@ pub(crate) struct Found {
 
 /// A part of a page: the text below one heading.
 #[derive(Debug, Default)]
-struct Part {
+struct PageSection {
     heading: String,
     text: String,
 }
@@ -39,7 +39,7 @@ pub(crate) fn search(wanted: &str) -> Vec<Found> {
 }
 
 fn in_page(page: Page, wanted: &[String]) -> Vec<(bool, Found)> {
-    let fits = |part: Part| {
+    let fits = |part: PageSection| {
         let (heading, text) = (part.heading.to_lowercase(), part.text.to_lowercase());
         let stands = |word: &String| heading.contains(word.as_str()) || text.contains(word.as_str());
         wanted.iter().all(stands).then(|| {
@@ -50,7 +50,7 @@ fn in_page(page: Page, wanted: &[String]) -> Vec<(bool, Found)> {
     parts(page.text).into_iter().filter_map(fits).collect()
 }
 
-fn found(page: Page, part: &Part, wanted: &[String]) -> Found {
+fn found(page: Page, part: &PageSection, wanted: &[String]) -> Found {
     Found {
         path: page.path,
         title: page.title(),
@@ -78,13 +78,13 @@ fn around(text: &str, wanted: &[String]) -> String {
     piece
 }
 
-fn parts(text: &str) -> Vec<Part> {
-    let mut parts = vec![Part::default()];
+fn parts(text: &str) -> Vec<PageSection> {
+    let mut parts = vec![PageSection::default()];
     let mut in_heading = false;
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
         match event {
             Event::Start(Tag::Heading { level, .. }) if is_part(level) => {
-                parts.push(Part::default());
+                parts.push(PageSection::default());
                 in_heading = true;
             }
             Event::End(TagEnd::Heading(_)) => in_heading = false,

@@ -1,13 +1,13 @@
 //! Known visitors of a web backend who wait for long while all its slots are held. The fair queue cannot help them until a slot is free.
 
-use super::Part;
+use super::HealthPart;
 use crate::words::seconds;
 use weir_web::admission::{Pressure, View};
 
 /// If a known visitor has waited for this long, somebody should look.
 const WAIT_S: f64 = 5.0;
 
-pub(super) fn look(part: &mut Part, queue: &View) {
+pub(super) fn look(part: &mut HealthPart, queue: &View) {
     if let Some(says) = says(&queue.backend, &queue.pressure).filter(|_| !queue.observe) {
         part.look(says, "/web");
     }

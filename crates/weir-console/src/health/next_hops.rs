@@ -1,6 +1,6 @@
 //! The state of the servers that mail is delivered to, as the deliveries have found them.
 
-use super::Part;
+use super::HealthPart;
 use crate::words::{count, cut, now, parsed, seconds};
 use weir_mail::delivery::next_hops::{NextHopView, NextHopsView};
 
@@ -11,7 +11,7 @@ const PUT_OFF_MAX: u32 = 5;
 /// How much of a server's answer is shown, because it may be long.
 const SAID_MAX: usize = 200;
 
-pub(super) fn look(part: &mut Part, view: &NextHopsView) {
+pub(super) fn look(part: &mut HealthPart, view: &NextHopsView) {
     let hops = &view.hops;
     let away: Vec<&NextHopView> = hops.iter().filter(|hop| hop.is_away()).collect();
     for hop in away.iter().take(NAMED) {
@@ -45,7 +45,7 @@ fn failing(how: &str, hop: &NextHopView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::Verdict;
+    use crate::health::HealthVerdict;
 
     fn hop(number: usize, answers: bool, failures: u32) -> NextHopView {
         let at = || Some("2026-11-18T12:00:00Z".to_owned());
@@ -59,8 +59,8 @@ mod tests {
         }
     }
 
-    fn seen(hops: Vec<NextHopView>) -> Part {
-        let mut part = Part::empty("mail");
+    fn seen(hops: Vec<NextHopView>) -> HealthPart {
+        let mut part = HealthPart::empty("mail");
         look(&mut part, &NextHopsView { hops, more: 0 });
         part
     }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn one_failure_to_reach_a_server_counts_and_a_few_mails_put_off_do_not() {
         let part = seen(vec![hop(1, false, 1), hop(2, true, PUT_OFF_MAX - 1), hop(3, true, 0)]);
-        assert_eq!(part.line().verdict, Verdict::Failing);
+        assert_eq!(part.line().verdict, HealthVerdict::Failing);
         let words = &part.problems[0].says;
         assert!(
             part.problems.len() == 1 && words.starts_with("the server 10.0.0.1:25 cannot be reached for "),
@@ -76,7 +76,7 @@ mod tests {
         );
         assert!(words.contains("(1 failed attempt, the last one ") && words.ends_with("): 4.4.1 refused"), "{words}");
         assert_eq!(part.says, ["2 of 3 next hops answered when last tried"]);
-        assert_eq!(seen(vec![hop(1, true, PUT_OFF_MAX)]).line().verdict, Verdict::Look);
+        assert_eq!(seen(vec![hop(1, true, PUT_OFF_MAX)]).line().verdict, HealthVerdict::Look);
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(part.problems.len(), NAMED + 1);
         assert_eq!(part.problems[NAMED].says, format!("{} next hops cannot be reached in all", NAMED + 3));
         let alone = seen(vec![untried]);
-        assert_eq!((alone.line().verdict, alone.says.len()), (Verdict::Well, 0));
+        assert_eq!((alone.line().verdict, alone.says.len()), (HealthVerdict::Well, 0));
         assert_eq!(alone.line().says, "not tried yet: the server 10.0.0.99:25");
     }
 }

@@ -10,8 +10,8 @@
 //!   messages, not ten thousand.
 //! - If a look cannot read something, the incident about it stays open.
 
-use super::kind::Kind;
-use super::rules::{Seen, Sign};
+use super::kind::IncidentKind;
+use super::rules::{LookFindings, Sign};
 use super::story::Story;
 use super::tally::Tally;
 use crate::words::grouped;
@@ -35,8 +35,8 @@ const ELSEWHERE_S: i64 = 60;
 
 /// One incident of the book.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub(super) kind: Kind,
+pub(super) struct BookEntry {
+    pub(super) kind: IncidentKind,
     pub(super) row: IncidentRow,
     pub(super) story: Story,
     /// Whether it differs from what is stored.
@@ -45,11 +45,11 @@ pub(super) struct Entry {
     just_begun: bool,
 }
 
-impl Entry {
+impl BookEntry {
     /// As it was stored; nothing if its kind is not known to this version.
-    pub(super) fn read(row: IncidentRow) -> Option<Entry> {
-        Some(Entry {
-            kind: Kind::named(&row.kind)?,
+    pub(super) fn read(row: IncidentRow) -> Option<BookEntry> {
+        Some(BookEntry {
+            kind: IncidentKind::named(&row.kind)?,
             story: Story::read(&row.story),
             row,
             changed: false,
@@ -75,23 +75,23 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     relay: String,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<BookEntry>,
     /// Signs that have not been there for long enough yet, and since when they are there.
-    waiting: BTreeMap<(Kind, String), i64>,
+    waiting: BTreeMap<(IncidentKind, String), i64>,
     /// Incidents that another relay is responsible for, and until when this is assumed.
-    elsewhere: BTreeMap<(Kind, String), i64>,
+    elsewhere: BTreeMap<(IncidentKind, String), i64>,
     last: Option<Tally>,
 }
 
 impl Book {
     /// A book of this relay with what it has stored.
     pub(super) fn new(relay: &str, rows: Vec<IncidentRow>) -> Book {
-        let entries = rows.into_iter().filter_map(Entry::read).collect();
+        let entries = rows.into_iter().filter_map(BookEntry::read).collect();
         Book { relay: relay.to_owned(), entries, ..Book::default() }
     }
 
     /// Evaluates a look.
-    pub(super) fn look(&mut self, seen: &Seen, now_s: i64) {
+    pub(super) fn look(&mut self, seen: &LookFindings, now_s: i64) {
         let signs = self.gathered(seen);
         let before = self.count(&seen.tally);
         self.waiting.retain(|key, _| signs.iter().any(|sign| (sign.kind, &sign.subject) == (key.0, &key.1)));
@@ -131,22 +131,22 @@ impl Book {
     }
 
     /// Another relay is responsible for this one.
-    pub(super) fn leave(&mut self, kind: Kind, subject: &str, now_s: i64) {
+    pub(super) fn leave(&mut self, kind: IncidentKind, subject: &str, now_s: i64) {
         self.entries.retain(|entry| entry.row.id != 0 || entry.kind != kind || entry.row.subject != subject);
         self.elsewhere.insert((kind, subject.to_owned()), now_s + ELSEWHERE_S);
     }
 
     /// The signs of a look; if there are too many of one kind, the rest is combined into one.
-    fn gathered(&self, seen: &Seen) -> Vec<Sign> {
+    fn gathered(&self, seen: &LookFindings) -> Vec<Sign> {
         let mut signs = Vec::new();
-        let mut crowds: BTreeMap<Kind, Vec<&Sign>> = BTreeMap::new();
-        let mut named: BTreeMap<Kind, usize> = BTreeMap::new();
+        let mut crowds: BTreeMap<IncidentKind, Vec<&Sign>> = BTreeMap::new();
+        let mut named: BTreeMap<IncidentKind, usize> = BTreeMap::new();
         for entry in self.entries.iter().filter(|entry| entry.is_open() && !entry.row.subject.is_empty()) {
             *named.entry(entry.kind).or_default() += 1;
         }
         for sign in &seen.signs {
             let named = named.entry(sign.kind).or_default();
-            let is_stop = sign.kind == Kind::Stopped;
+            let is_stop = sign.kind == IncidentKind::Stopped;
             if self.find(sign).is_some_and(|at| self.entries[at].is_open()) {
                 signs.push(sign.clone());
             } else if *named < if is_stop { STOPPED_MAX } else { NAMED_MAX } {
@@ -160,11 +160,11 @@ impl Book {
         for kind in seen.more.keys() {
             crowds.entry(*kind).or_default();
         }
-        let stops: Vec<&Sign> = seen.signs.iter().filter(|sign| sign.kind == Kind::Stopped).collect();
-        if stops.len() > NAMED_MAX || crowds.contains_key(&Kind::Stopped) {
-            crowds.insert(Kind::Stopped, stops);
+        let stops: Vec<&Sign> = seen.signs.iter().filter(|sign| sign.kind == IncidentKind::Stopped).collect();
+        if stops.len() > NAMED_MAX || crowds.contains_key(&IncidentKind::Stopped) {
+            crowds.insert(IncidentKind::Stopped, stops);
         }
-        let more = |kind: &Kind| seen.more.get(kind).copied().unwrap_or(0);
+        let more = |kind: &IncidentKind| seen.more.get(kind).copied().unwrap_or(0);
         signs.extend(crowds.iter().map(|(kind, crowd)| crowd_sign(*kind, crowd, more(kind))));
         signs
     }
@@ -224,7 +224,7 @@ impl Book {
         if sign.untold {
             story.keep_quiet();
         }
-        self.entries.push(Entry { kind: sign.kind, row, story, changed: true, just_begun: true });
+        self.entries.push(BookEntry { kind: sign.kind, row, story, changed: true, just_begun: true });
     }
 
     fn begin_again(&mut self, at: usize, sign: &Sign, now_s: i64) {
@@ -246,11 +246,11 @@ impl Book {
 }
 
 /// One sign that stands for many.
-fn crowd_sign(kind: Kind, crowd: &[&Sign], more: u64) -> Sign {
+fn crowd_sign(kind: IncidentKind, crowd: &[&Sign], more: u64) -> Sign {
     let number = crowd.len() as u64 + more;
     let named: Vec<&str> = crowd.iter().take(SUBJECTS_NAMED).map(|sign| sign.subject.as_str()).collect();
     let what = match (kind, number) {
-        (Kind::Stopped, _) => format!("{} accounts are stopped", grouped(number)),
+        (IncidentKind::Stopped, _) => format!("{} accounts are stopped", grouped(number)),
         _ => format!("The same is seen {} times more", grouped(number)),
     };
     let among = match named.as_slice() {
@@ -265,16 +265,16 @@ fn crowd_sign(kind: Kind, crowd: &[&Sign], more: u64) -> Sign {
 mod tests {
     use super::*;
 
-    fn sign(kind: Kind, subject: &str, height: f64) -> Sign {
+    fn sign(kind: IncidentKind, subject: &str, height: f64) -> Sign {
         Sign::new(kind, subject, format!("{subject}: {height}"), height)
     }
 
-    fn seen(signs: Vec<Sign>) -> Seen {
-        Seen { signs, ..Seen::default() }
+    fn seen(signs: Vec<Sign>) -> LookFindings {
+        LookFindings { signs, ..LookFindings::default() }
     }
 
-    fn stopped(subject: &str) -> Seen {
-        seen(vec![sign(Kind::Stopped, subject, 20.0)])
+    fn stopped(subject: &str) -> LookFindings {
+        seen(vec![sign(IncidentKind::Stopped, subject, 20.0)])
     }
 
     /// Gives numbers, as the store does.
@@ -299,20 +299,20 @@ mod tests {
         assert_eq!((stored(&mut book), open(&book)), (1, 1));
         book.look(&stopped("ann"), 1_002);
         assert_eq!(stored(&mut book), 0, "nothing new is nothing to write");
-        book.look(&seen(vec![sign(Kind::Stopped, "ann", 90.0)]), 1_004);
+        book.look(&seen(vec![sign(IncidentKind::Stopped, "ann", 90.0)]), 1_004);
         assert_eq!(stored(&mut book), 1, "it became worse");
-        book.look(&Seen::default(), 1_060);
+        book.look(&LookFindings::default(), 1_060);
         assert_eq!(open(&book), 1, "not yet");
-        book.look(&Seen { blind: [Kind::Stopped].into(), ..Seen::default() }, 5_000);
+        book.look(&LookFindings { blind: [IncidentKind::Stopped].into(), ..LookFindings::default() }, 5_000);
         assert_eq!(open(&book), 1, "nobody could see");
-        book.look(&Seen::default(), 5_002);
+        book.look(&LookFindings::default(), 5_002);
         let entry = &book.entries[0];
         assert_eq!((entry.row.opened_s, entry.row.closed_s), (1_000, Some(1_004)), "{entry:?}");
         assert_eq!(entry.story.lines.len(), 2);
-        book.look(&Seen::default(), 50_000);
+        book.look(&LookFindings::default(), 50_000);
         assert!(!book.entries.is_empty(), "what is not stored is not forgotten");
         stored(&mut book);
-        book.look(&Seen::default(), 50_002);
+        book.look(&LookFindings::default(), 50_002);
         assert!(book.entries.is_empty());
     }
 
@@ -322,11 +322,14 @@ mod tests {
         let tally = |served: u32| {
             serde_json::from_value(serde_json::json!({ "served": served, "web_waiting": 40 })).expect("figures")
         };
-        book.look(&Seen { tally: tally(100), ..Seen::default() }, 1_000);
-        let flood =
-            |served| Seen { signs: vec![sign(Kind::Flood, "app", 40.0)], tally: tally(served), ..Seen::default() };
+        book.look(&LookFindings { tally: tally(100), ..LookFindings::default() }, 1_000);
+        let flood = |served| LookFindings {
+            signs: vec![sign(IncidentKind::Flood, "app", 40.0)],
+            tally: tally(served),
+            ..LookFindings::default()
+        };
         book.look(&flood(130), 1_002);
-        let cost = |book: &Book| book.entries[0].story.tally.cost(Kind::Flood)[0].clone();
+        let cost = |book: &Book| book.entries[0].story.tally.cost(IncidentKind::Flood)[0].clone();
         assert!(
             cost(&book).contains("30 requests were served") && cost(&book).contains("At most 40 waited"),
             "{}",
@@ -343,12 +346,12 @@ mod tests {
         for _ in 0..200 {
             for _ in 0..10 {
                 now_s += 2;
-                book.look(&seen(vec![sign(Kind::Flood, "app", 100.0)]), now_s);
+                book.look(&seen(vec![sign(IncidentKind::Flood, "app", 100.0)]), now_s);
                 stored(&mut book);
             }
             for _ in 0..100 {
                 now_s += 2;
-                book.look(&Seen::default(), now_s);
+                book.look(&LookFindings::default(), now_s);
                 stored(&mut book);
             }
             changes = book.entries[0].story.changes;
@@ -360,19 +363,19 @@ mod tests {
     #[test]
     fn a_sign_must_last_before_it_counts_and_a_weak_one_opens_nothing() {
         let mut book = Book::new("one", Vec::new());
-        let leader = || seen(vec![sign(Kind::Leader, "", 1.0)]);
+        let leader = || seen(vec![sign(IncidentKind::Leader, "", 1.0)]);
         book.look(&leader(), 100);
         book.look(&leader(), 110);
-        book.look(&Seen::default(), 112);
+        book.look(&LookFindings::default(), 112);
         book.look(&leader(), 114);
         book.look(&leader(), 128);
         assert!(book.entries.is_empty(), "it was gone in between");
         book.look(&leader(), 130);
         assert_eq!(book.entries[0].row.opened_s, 114, "it began when it was first seen");
-        let weak = Sign { opens: false, ..sign(Kind::Flood, "app", 9.0) };
+        let weak = Sign { opens: false, ..sign(IncidentKind::Flood, "app", 9.0) };
         book.look(&seen(vec![weak.clone()]), 132);
         assert_eq!(book.entries.len(), 1);
-        book.look(&seen(vec![sign(Kind::Flood, "app", 50.0)]), 134);
+        book.look(&seen(vec![sign(IncidentKind::Flood, "app", 50.0)]), 134);
         book.look(&seen(vec![weak]), 400);
         assert_eq!(book.entries[1].story.sign_s, 400, "and a weak one keeps open what is");
     }
@@ -380,12 +383,13 @@ mod tests {
     #[test]
     fn ten_thousand_stopped_accounts_are_a_few_incidents_with_a_count() {
         let mut book = Book::new("one", Vec::new());
-        let signs = |from: usize| (from..from + 20).map(|n| sign(Kind::Stopped, &format!("user{n}"), 20.0)).collect();
-        let looks = |from: usize| Seen {
+        let signs =
+            |from: usize| (from..from + 20).map(|n| sign(IncidentKind::Stopped, &format!("user{n}"), 20.0)).collect();
+        let looks = |from: usize| LookFindings {
             signs: signs(from),
-            more: [(Kind::Stopped, 9_980)].into(),
-            blind: [Kind::Stopped].into(),
-            ..Seen::default()
+            more: [(IncidentKind::Stopped, 9_980)].into(),
+            blind: [IncidentKind::Stopped].into(),
+            ..LookFindings::default()
         };
         for at in 0..1_000 {
             book.look(&looks(10 * at as usize), 1_000 + at);
@@ -407,14 +411,14 @@ mod tests {
     #[test]
     fn the_sixth_stopped_account_has_a_story_too_and_the_one_about_all_names_it() {
         let mut book = Book::new("one", Vec::new());
-        let all = || seen((0..7).map(|n| sign(Kind::Stopped, &format!("user{n}"), 20.0)).collect());
+        let all = || seen((0..7).map(|n| sign(IncidentKind::Stopped, &format!("user{n}"), 20.0)).collect());
         book.look(&all(), 1_000);
         stored(&mut book);
         let subjects: Vec<&str> = book.entries.iter().map(|entry| entry.row.subject.as_str()).collect();
         assert_eq!(subjects, ["user0", "user1", "user2", "user3", "user4", "user5", "user6", ""]);
         assert_eq!(book.entries[7].story.names, ["user0", "user1", "user2", "user3", "user4", "user5", "user6"]);
         // They are over without a word, too.
-        book.look(&Seen::default(), 1_100);
+        book.look(&LookFindings::default(), 1_100);
         let untold = book.entries.iter().filter(|entry| entry.story.told == entry.story.changes);
         assert_eq!((open(&book), untold.count()), (0, 2));
     }
@@ -423,7 +427,7 @@ mod tests {
     fn what_another_relay_looks_after_is_left_to_it_for_a_while() {
         let mut book = Book::new("two", Vec::new());
         book.look(&stopped("ann"), 1_000);
-        book.leave(Kind::Stopped, "ann", 1_000);
+        book.leave(IncidentKind::Stopped, "ann", 1_000);
         book.look(&stopped("ann"), 1_030);
         assert!(book.entries.is_empty());
         book.look(&stopped("ann"), 1_070);

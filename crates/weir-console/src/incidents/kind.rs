@@ -9,7 +9,7 @@ const DETAIL_MAX: usize = 2_000;
 
 /// Which rule opened an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub(super) enum IncidentKind {
     /// The throttle stopped an account.
     Stopped,
     /// Far more requests arrive for a web backend than it can serve.
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 
 /// The texts and limits of a kind.
 pub(super) struct KindWords {
-    pub(super) kind: Kind,
+    pub(super) kind: IncidentKind,
     /// Its name in the API and the records.
     pub(super) name: &'static str,
     /// The title if there is one subject.
@@ -64,7 +64,7 @@ const HALF_AN_HOUR_S: i64 = 1_800;
 
 const KINDS: [KindWords; 10] = [
     KindWords {
-        kind: Kind::Stopped,
+        kind: IncidentKind::Stopped,
         name: "stopped",
         title: "Account stopped",
         title_of_several: "Many accounts stopped",
@@ -81,7 +81,7 @@ const KINDS: [KindWords; 10] = [
         again_s: HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Flood,
+        kind: IncidentKind::Flood,
         name: "flood",
         title: "Flood on a web backend",
         title_of_several: "Floods on several web backends",
@@ -97,7 +97,7 @@ const KINDS: [KindWords; 10] = [
         again_s: HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Scanner,
+        kind: IncidentKind::Scanner,
         name: "scanner",
         title: "Scanner down",
         title_of_several: "Scanner down",
@@ -113,7 +113,7 @@ const KINDS: [KindWords; 10] = [
         again_s: HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Virus,
+        kind: IncidentKind::Virus,
         name: "virus",
         title: "Burst of one virus",
         title_of_several: "Bursts of several viruses",
@@ -129,7 +129,7 @@ const KINDS: [KindWords; 10] = [
         again_s: 2 * HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Malware,
+        kind: IncidentKind::Malware,
         name: "malware",
         title: "Malware in the lab",
         title_of_several: "Malware in the lab",
@@ -144,7 +144,7 @@ const KINDS: [KindWords; 10] = [
         again_s: 2 * HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Leader,
+        kind: IncidentKind::Leader,
         name: "leader",
         title: "The lab changed its leader",
         title_of_several: "The lab changed its leader",
@@ -160,7 +160,7 @@ const KINDS: [KindWords; 10] = [
         again_s: HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Disk,
+        kind: IncidentKind::Disk,
         name: "disk",
         title: "The disk fills",
         title_of_several: "The disk fills",
@@ -176,7 +176,7 @@ const KINDS: [KindWords; 10] = [
         again_s: 2 * HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Gate,
+        kind: IncidentKind::Gate,
         name: "gate",
         title: "A gate does not run",
         title_of_several: "Several gates do not run",
@@ -191,7 +191,7 @@ const KINDS: [KindWords; 10] = [
         again_s: HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Certificate,
+        kind: IncidentKind::Certificate,
         name: "certificate",
         title: "A certificate is about to end",
         title_of_several: "Certificates are about to end",
@@ -206,7 +206,7 @@ const KINDS: [KindWords; 10] = [
         again_s: 2 * HALF_AN_HOUR_S,
     },
     KindWords {
-        kind: Kind::Guessing,
+        kind: IncidentKind::Guessing,
         name: "guessing",
         title: "A password is being guessed",
         title_of_several: "Passwords of many accounts are being guessed",
@@ -223,13 +223,13 @@ const KINDS: [KindWords; 10] = [
     },
 ];
 
-impl Kind {
+impl IncidentKind {
     pub(super) fn words(self) -> &'static KindWords {
         // The kind is always found, as a test checks.
         KINDS.iter().find(|words| words.kind == self).unwrap_or(&KINDS[0])
     }
 
-    pub(super) fn named(name: &str) -> Option<Kind> {
+    pub(super) fn named(name: &str) -> Option<IncidentKind> {
         KINDS.iter().find(|words| words.name == name).map(|words| words.kind)
     }
 
@@ -245,7 +245,7 @@ impl Kind {
         let its_own = match self {
             _ if subject.is_empty() => true,
             // The end of a long name is cut off.
-            Kind::Virus => shown(&line.detail, DETAIL_MAX).contains(subject.trim_end_matches('…')),
+            IncidentKind::Virus => shown(&line.detail, DETAIL_MAX).contains(subject.trim_end_matches('…')),
             _ => !words.acts_on_subject || subject == line.subject,
         };
         its_own && words.acts.iter().any(|beginning| line.action.starts_with(beginning))
@@ -259,10 +259,10 @@ mod tests {
     #[test]
     fn every_kind_has_its_words_once() {
         for words in &KINDS {
-            assert_eq!((words.kind.words().name, Kind::named(words.name)), (words.name, Some(words.kind)));
+            assert_eq!((words.kind.words().name, IncidentKind::named(words.name)), (words.name, Some(words.kind)));
             assert!(words.quiet_s > 0, "{}: what ends at once can begin again at once", words.name);
         }
-        assert_eq!(Kind::named("x"), None);
+        assert_eq!(IncidentKind::named("x"), None);
     }
 
     #[test]
@@ -274,18 +274,18 @@ mod tests {
             subject: subject.into(),
             detail: detail.into(),
         };
-        assert!(Kind::Stopped.concerns("ann", &line("user.unlock", "ann", "")));
+        assert!(IncidentKind::Stopped.concerns("ann", &line("user.unlock", "ann", "")));
         let of_bob = line("user.unlock", "bob", "");
-        assert!(!Kind::Stopped.concerns("ann", &of_bob) && Kind::Stopped.concerns("", &of_bob));
+        assert!(!IncidentKind::Stopped.concerns("ann", &of_bob) && IncidentKind::Stopped.concerns("", &of_bob));
         let about = |action: &str, found: &str| {
             line(action, "m1", &format!("virus from <x@y> for 1 recipient: infected: {found}"))
         };
-        assert!(Kind::Virus.concerns("Worm", &about("quarantine.delete", "Worm in a.zip")));
-        assert!(!Kind::Virus.concerns("Worm", &about("quarantine.release", "Other in a.zip")), "another mail");
-        assert!(!Kind::Virus.concerns("Worm", &line("quarantine.release", "m1", "spam from <x@y>: score 9")));
+        assert!(IncidentKind::Virus.concerns("Worm", &about("quarantine.delete", "Worm in a.zip")));
+        assert!(!IncidentKind::Virus.concerns("Worm", &about("quarantine.release", "Other in a.zip")), "another mail");
+        assert!(!IncidentKind::Virus.concerns("Worm", &line("quarantine.release", "m1", "spam from <x@y>: score 9")));
         assert!(
-            !Kind::Virus.concerns("Worm", &about("user.add", "Worm"))
-                && Kind::Virus.concerns("", &about("quarantine.delete", "x"))
+            !IncidentKind::Virus.concerns("Worm", &about("user.add", "Worm"))
+                && IncidentKind::Virus.concerns("", &about("quarantine.delete", "x"))
         );
     }
 }

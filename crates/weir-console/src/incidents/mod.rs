@@ -15,7 +15,7 @@ mod watch;
 pub use watch::IncidentWatch;
 
 use crate::html::Piece;
-use kind::Kind;
+use kind::IncidentKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use story::Story;
@@ -103,7 +103,7 @@ fn at(seconds: i64) -> String {
 impl Incident {
     /// From its stored form; None if a newer version wrote it.
     fn of(row: &IncidentRow) -> Option<Incident> {
-        let (kind, story) = (Kind::named(&row.kind)?, Story::read(&row.story));
+        let (kind, story) = (IncidentKind::named(&row.kind)?, Story::read(&row.story));
         let words = kind.words();
         let act = |act: &story::StoryAct| AuditView {
             at: act.at.clone(),
@@ -179,9 +179,11 @@ fn outcome(row: &IncidentRow, story: &Story) -> String {
 }
 
 /// The page where something can be done about it.
-fn page(kind: Kind, subject: &str) -> String {
+fn page(kind: IncidentKind, subject: &str) -> String {
     match (kind, subject) {
-        (Kind::Stopped | Kind::Guessing, user) if !user.is_empty() => format!("/throttle/users/{}", Piece(user)),
+        (IncidentKind::Stopped | IncidentKind::Guessing, user) if !user.is_empty() => {
+            format!("/throttle/users/{}", Piece(user))
+        }
         _ => kind.words().page.to_owned(),
     }
 }
@@ -206,7 +208,7 @@ impl Incidents {
     /// When this account was stopped, the newest first.
     pub async fn stops_of(&self, account: &str) -> Result<Vec<PastStop>, OperationError> {
         let subject = story::cut(account, story::SUBJECT_MAX);
-        let rows = self.records.about(Kind::Stopped.words().name, &subject, STOPS_MAX).await?;
+        let rows = self.records.about(IncidentKind::Stopped.words().name, &subject, STOPS_MAX).await?;
         Ok(rows.iter().map(Incident::stop).collect())
     }
 

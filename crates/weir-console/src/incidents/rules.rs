@@ -3,7 +3,7 @@
 //! A sign that opens an incident is stronger than one that keeps it open, so that an incident at the limit does not open and close again
 //! and again.
 
-use super::kind::Kind;
+use super::kind::IncidentKind;
 use super::tally::Tally;
 use crate::pulse::Pulse;
 use crate::words::{count, now, seconds, size};
@@ -34,7 +34,7 @@ const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
 /// Something that is wrong at the moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sign {
-    pub(super) kind: Kind,
+    pub(super) kind: IncidentKind,
     /// Its subject; empty if there are several, or if the kind says everything.
     pub(super) subject: String,
     /// What is seen, in sentences.
@@ -50,7 +50,7 @@ pub(super) struct Sign {
 }
 
 impl Sign {
-    pub(super) fn new(kind: Kind, subject: &str, says: String, height: f64) -> Sign {
+    pub(super) fn new(kind: IncidentKind, subject: &str, says: String, height: f64) -> Sign {
         Sign {
             kind,
             subject: super::story::cut(subject, super::story::SUBJECT_MAX),
@@ -69,12 +69,12 @@ impl Sign {
 
 /// Everything that is wrong according to one look.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct LookFindings {
     pub(super) signs: Vec<Sign>,
     /// Kinds for which this look cannot say whether a sign is gone.
-    pub(super) blind: BTreeSet<Kind>,
+    pub(super) blind: BTreeSet<IncidentKind>,
     /// How many more of a kind there are than there are signs.
-    pub(super) more: BTreeMap<Kind, u64>,
+    pub(super) more: BTreeMap<IncidentKind, u64>,
     pub(super) tally: Tally,
 }
 
@@ -86,31 +86,31 @@ pub(super) struct Counts {
 }
 
 /// What this look says.
-pub(super) fn look(pulse: &Pulse, counts: &Counts, now_s: i64) -> Seen {
-    let mut seen = Seen { tally: Tally::of(pulse), ..Seen::default() };
+pub(super) fn look(pulse: &Pulse, counts: &Counts, now_s: i64) -> LookFindings {
+    let mut seen = LookFindings { tally: Tally::of(pulse), ..LookFindings::default() };
     stopped(&mut seen, pulse);
     flooded(&mut seen, pulse);
     scanners(&mut seen, pulse);
     match &counts.viruses {
         Some(viruses) => seen.signs.extend(viruses.iter().filter_map(virus)),
-        None => drop(seen.blind.insert(Kind::Virus)),
+        None => drop(seen.blind.insert(IncidentKind::Virus)),
     }
     match &counts.malware {
         Some(malware) => seen.signs.extend(in_the_lab(malware)),
-        None => drop(seen.blind.insert(Kind::Malware)),
+        None => drop(seen.blind.insert(IncidentKind::Malware)),
     }
     match &pulse.lab {
         Some(lab) => seen.signs.extend(leader(lab, now_s)),
-        None if wants(pulse, GateName::Lab) => drop(seen.blind.insert(Kind::Leader)),
+        None if wants(pulse, GateName::Lab) => drop(seen.blind.insert(IncidentKind::Leader)),
         None => {}
     }
     match &pulse.disk {
         Some(disk) => seen.signs.extend(filling(disk)),
-        None => drop(seen.blind.insert(Kind::Disk)),
+        None => drop(seen.blind.insert(IncidentKind::Disk)),
     }
     seen.signs.extend(pulse.gates.iter().filter(|gate| gate.has_failed()).map(failed));
     if pulse.gates.is_empty() {
-        seen.blind.insert(Kind::Gate);
+        seen.blind.insert(IncidentKind::Gate);
     }
     certificates(&mut seen, pulse);
     guessed(&mut seen, pulse);
@@ -121,28 +121,28 @@ fn wants(pulse: &Pulse, gate: GateName) -> bool {
     pulse.gates.iter().any(|view| view.gate == gate)
 }
 
-fn stopped(seen: &mut Seen, pulse: &Pulse) {
+fn stopped(seen: &mut LookFindings, pulse: &Pulse) {
     let Some(status) = &pulse.status else {
-        seen.blind.insert(Kind::Stopped);
+        seen.blind.insert(IncidentKind::Stopped);
         return;
     };
     let before = seen.signs.len();
     seen.signs.extend(pulse.stopped().map(|busy| {
         let says = format!("{} is {}.", busy.user, busy.throttle.in_words.trim_end_matches('.'));
-        Sign::new(Kind::Stopped, &busy.user, says, busy.throttle.held as f64)
+        Sign::new(IncidentKind::Stopped, &busy.user, says, busy.throttle.held as f64)
     }));
     // A look names only the first of them, so it cannot say whether the others are still stopped.
     let unnamed = (status.totals.stopped.max(0) as u64).saturating_sub((seen.signs.len() - before) as u64);
     if unnamed > 0 {
-        seen.more.insert(Kind::Stopped, unnamed);
-        seen.blind.insert(Kind::Stopped);
+        seen.more.insert(IncidentKind::Stopped, unnamed);
+        seen.blind.insert(IncidentKind::Stopped);
     }
 }
 
-fn flooded(seen: &mut Seen, pulse: &Pulse) {
+fn flooded(seen: &mut LookFindings, pulse: &Pulse) {
     let Some(web) = &pulse.web else {
         if wants(pulse, GateName::Web) {
-            seen.blind.insert(Kind::Flood);
+            seen.blind.insert(IncidentKind::Flood);
         }
         return;
     };
@@ -151,18 +151,18 @@ fn flooded(seen: &mut Seen, pulse: &Pulse) {
         // Many networks with a few requests each are not an attack for the gate, but a flood all the same.
         let opens = queue.pressure.attack || waiting >= FLOOD_PER_SLOT * slots;
         if opens || waiting >= slots {
-            let sign = Sign::new(Kind::Flood, &queue.backend, String::new(), waiting);
+            let sign = Sign::new(IncidentKind::Flood, &queue.backend, String::new(), waiting);
             let says = queue.pressure.sentences();
             seen.signs.push(Sign { says, ..sign }.opens_if(opens));
         }
     }
 }
 
-fn scanners(seen: &mut Seen, pulse: &Pulse) {
+fn scanners(seen: &mut LookFindings, pulse: &Pulse) {
     let Some(feeds) = &pulse.feeds else {
         let mail_is_up = pulse.gates.iter().any(|view| view.gate == GateName::Mail && view.is_up());
         if !mail_is_up {
-            seen.blind.insert(Kind::Scanner);
+            seen.blind.insert(IncidentKind::Scanner);
         }
         return;
     };
@@ -178,7 +178,7 @@ fn scanners(seen: &mut Seen, pulse: &Pulse) {
     }));
     if !says.is_empty() {
         let height = down.len() as f64 + if feeds.outage.is_some() { 10.0 } else { 0.0 };
-        seen.signs.push(Sign { says, ..Sign::new(Kind::Scanner, "", String::new(), height) });
+        seen.signs.push(Sign { says, ..Sign::new(IncidentKind::Scanner, "", String::new(), height) });
     }
 }
 
@@ -199,7 +199,7 @@ fn virus(found: &VirusCount) -> Option<Sign> {
             count(found.senders, "sender"),
             count(found.recipients, "recipient")
         );
-        Sign::new(Kind::Virus, name, says, found.lately as f64).opens_if(opens)
+        Sign::new(IncidentKind::Virus, name, says, found.lately as f64).opens_if(opens)
     })
 }
 
@@ -211,7 +211,7 @@ fn in_the_lab(found: &MalwareCount) -> Option<Sign> {
             count(found.lately, "malicious sample"),
             names.join(", ")
         );
-        Sign::new(Kind::Malware, "", says, found.lately as f64).opens_if(is_unusual(found.lately, found.day))
+        Sign::new(IncidentKind::Malware, "", says, found.lately as f64).opens_if(is_unusual(found.lately, found.day))
     })
 }
 
@@ -234,7 +234,7 @@ fn leader(lab: &LabStatus, now_s: i64) -> Option<Sign> {
         }
         (Some(_), None) => return None,
     };
-    Some(Sign::new(Kind::Leader, "", says, terms as f64))
+    Some(Sign::new(IncidentKind::Leader, "", says, terms as f64))
 }
 
 fn filling(disk: &Disk) -> Option<Sign> {
@@ -243,19 +243,19 @@ fn filling(disk: &Disk) -> Option<Sign> {
     goes_on.then(|| {
         let says = format!("{} of {} are free.", size(disk.free_bytes), size(disk.size_bytes));
         let used = 1.0 - disk.free_bytes as f64 / disk.size_bytes.max(1) as f64;
-        Sign::new(Kind::Disk, "", says, 100.0 * used).opens_if(disk.is_short())
+        Sign::new(IncidentKind::Disk, "", says, 100.0 * used).opens_if(disk.is_short())
     })
 }
 
 fn failed(gate: &GateView) -> Sign {
     let why = gate.last_failure.as_deref().unwrap_or("it does not say why");
     let says = format!("{} does not run: {}.", gate.gate, why.trim_end_matches('.'));
-    Sign::new(Kind::Gate, &gate.gate.to_string(), says, 1.0)
+    Sign::new(IncidentKind::Gate, &gate.gate.to_string(), says, 1.0)
 }
 
-fn guessed(seen: &mut Seen, pulse: &Pulse) {
+fn guessed(seen: &mut LookFindings, pulse: &Pulse) {
     let Some(gate) = pulse.status.as_ref().and_then(|status| status.gate.as_ref()) else {
-        seen.blind.insert(Kind::Guessing);
+        seen.blind.insert(IncidentKind::Guessing);
         return;
     };
     seen.signs.extend(gate.guessed_at.iter().map(|guessed| {
@@ -267,13 +267,13 @@ fn guessed(seen: &mut Seen, pulse: &Pulse) {
             count(wrong.networks, "network"),
             wrong.from.join(", ")
         );
-        Sign::new(Kind::Guessing, &guessed.name, says, wrong.count as f64)
+        Sign::new(IncidentKind::Guessing, &guessed.name, says, wrong.count as f64)
     }));
 }
 
-fn certificates(seen: &mut Seen, pulse: &Pulse) {
+fn certificates(seen: &mut LookFindings, pulse: &Pulse) {
     if pulse.certificates.is_empty() {
-        seen.blind.insert(Kind::Certificate);
+        seen.blind.insert(IncidentKind::Certificate);
     }
     for certificate in &pulse.certificates {
         let says = match &certificate.ends {
@@ -284,7 +284,7 @@ fn certificates(seen: &mut Seen, pulse: &Pulse) {
             }
             Ok(_) => continue,
         };
-        seen.signs.push(Sign::new(Kind::Certificate, certificate.of, says, 1.0));
+        seen.signs.push(Sign::new(IncidentKind::Certificate, certificate.of, says, 1.0));
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
     use weir_core::time::Instant;
     use weir_foundation::supervision::GateStates;
 
-    fn signs(pulse: &Pulse) -> Vec<(Kind, bool)> {
+    fn signs(pulse: &Pulse) -> Vec<(IncidentKind, bool)> {
         look(pulse, &Counts::default(), 1_000_000).signs.iter().map(|sign| (sign.kind, sign.opens)).collect()
     }
 
@@ -304,7 +304,14 @@ mod tests {
     fn a_look_that_saw_nothing_says_nothing_and_ends_nothing() {
         let seen = look(&Pulse::blind(), &Counts::default(), 1_000_000);
         assert_eq!(seen.signs, []);
-        for kind in [Kind::Stopped, Kind::Scanner, Kind::Virus, Kind::Malware, Kind::Disk, Kind::Gate] {
+        for kind in [
+            IncidentKind::Stopped,
+            IncidentKind::Scanner,
+            IncidentKind::Virus,
+            IncidentKind::Malware,
+            IncidentKind::Disk,
+            IncidentKind::Gate,
+        ] {
             assert!(seen.blind.contains(&kind), "{kind:?}");
         }
     }
@@ -316,8 +323,8 @@ mod tests {
             signs(&Pulse { disk, ..Pulse::blind() })
         };
         assert_eq!(with(50_000), []);
-        assert_eq!(with(1_000), [(Kind::Disk, true)]);
-        assert_eq!(with(4_600), [(Kind::Disk, false)], "it has become a little better");
+        assert_eq!(with(1_000), [(IncidentKind::Disk, true)]);
+        assert_eq!(with(4_600), [(IncidentKind::Disk, false)], "it has become a little better");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Counts how visitors and senders were served while something was wrong: how much was served and refused, and how long others had to wait.
 
-use super::kind::Kind;
+use super::kind::IncidentKind;
 use crate::pulse::Pulse;
 use crate::words::{count, grouped, seconds};
 use serde::{Deserialize, Serialize};
@@ -75,17 +75,17 @@ impl Tally {
     }
 
     /// What it cost others, in sentences.
-    pub(super) fn cost(&self, kind: Kind) -> Vec<String> {
+    pub(super) fn cost(&self, kind: IncidentKind) -> Vec<String> {
         match kind {
-            Kind::Stopped => vec![self.other_mail(), self.held()],
-            Kind::Virus => vec![self.scanned(), self.scan_wait()],
-            Kind::Scanner => vec![self.scan_wait()],
-            Kind::Flood => vec![self.requests(), self.known()],
-            Kind::Malware | Kind::Leader => vec![self.samples()],
-            Kind::Disk => vec![self.space()],
-            Kind::Gate => vec!["Its clients were refused, or waited, until it was back.".to_owned()],
-            Kind::Guessing => vec!["Nobody who logs in from where they were before was slowed.".to_owned()],
-            Kind::Certificate => vec!["Nothing so far: the certificate has not ended.".to_owned()],
+            IncidentKind::Stopped => vec![self.other_mail(), self.held()],
+            IncidentKind::Virus => vec![self.scanned(), self.scan_wait()],
+            IncidentKind::Scanner => vec![self.scan_wait()],
+            IncidentKind::Flood => vec![self.requests(), self.known()],
+            IncidentKind::Malware | IncidentKind::Leader => vec![self.samples()],
+            IncidentKind::Disk => vec![self.space()],
+            IncidentKind::Gate => vec!["Its clients were refused, or waited, until it was back.".to_owned()],
+            IncidentKind::Guessing => vec!["Nobody who logs in from where they were before was slowed.".to_owned()],
+            IncidentKind::Certificate => vec!["Nothing so far: the certificate has not ended.".to_owned()],
         }
     }
 
@@ -171,7 +171,11 @@ mod tests {
         sum.add(&look(110.0, 40.0), &look(3.0, 2.0));
         sum.add(&look(3.0, 2.0), &look(8.0, 7.0));
         assert_eq!((sum.served, sum.web_waiting), (15.0, 40.0));
-        assert!(sum.cost(Kind::Flood)[0].contains("15 requests were served, 0 refused"), "{:?}", sum.cost(Kind::Flood));
+        assert!(
+            sum.cost(IncidentKind::Flood)[0].contains("15 requests were served, 0 refused"),
+            "{:?}",
+            sum.cost(IncidentKind::Flood)
+        );
     }
 
     #[test]

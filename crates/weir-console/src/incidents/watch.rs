@@ -1,8 +1,8 @@
 //! The I/O around the list of incidents: takes looks at the gates, follows the audit trail, stores incidents and reports them.
 
-use super::book::{Book, Entry, STOPPED_MAX};
-use super::kind::Kind;
-use super::rules::{self, Counts, DAY_S, LATELY_S, Seen};
+use super::book::{Book, BookEntry, STOPPED_MAX};
+use super::kind::IncidentKind;
+use super::rules::{self, Counts, DAY_S, LATELY_S, LookFindings};
 use super::story;
 use crate::evidence::Evidence;
 use crate::gates::Gates;
@@ -121,16 +121,19 @@ impl IncidentWatch {
     }
 
     /// What the waiting mail of stopped accounts has in common, for those that are not in the book yet.
-    async fn add_evidence(&self, seen: &mut Seen) {
+    async fn add_evidence(&self, seen: &mut LookFindings) {
         let Some(book) = &self.book else { return };
-        let named = book.entries.iter().filter(|entry| entry.is_open() && entry.kind == Kind::Stopped);
+        let named = book.entries.iter().filter(|entry| entry.is_open() && entry.kind == IncidentKind::Stopped);
         let known: Vec<&str> = named.map(|entry| entry.row.subject.as_str()).collect();
         if known.len() >= STOPPED_MAX {
             return;
         }
         let new = |user: &str| !known.contains(&user);
-        for sign in
-            seen.signs.iter_mut().filter(|sign| sign.kind == Kind::Stopped && new(&sign.subject)).take(EVIDENCE_AT_ONCE)
+        for sign in seen
+            .signs
+            .iter_mut()
+            .filter(|sign| sign.kind == IncidentKind::Stopped && new(&sign.subject))
+            .take(EVIDENCE_AT_ONCE)
         {
             let selection = HeldSelection { user: sign.subject.clone(), ..HeldSelection::default() };
             if let Ok(list) = self.gates.mail.held.first(&selection, EVIDENCE_MAX).await {
@@ -140,15 +143,15 @@ impl IncidentWatch {
     }
 
     /// Somebody may guess without end at names that nobody here has; that is not an incident.
-    async fn leave_out_nobody(&self, seen: &mut Seen) {
+    async fn leave_out_nobody(&self, seen: &mut LookFindings) {
         let mut nobody = Vec::new();
-        for sign in seen.signs.iter().filter(|sign| sign.kind == Kind::Guessing) {
+        for sign in seen.signs.iter().filter(|sign| sign.kind == IncidentKind::Guessing) {
             // If this cannot be read now, the sign counts.
             if !self.gates.mail.users.exists(&sign.subject).await.unwrap_or(true) {
                 nobody.push(sign.subject.clone());
             }
         }
-        seen.signs.retain(|sign| sign.kind != Kind::Guessing || !nobody.contains(&sign.subject));
+        seen.signs.retain(|sign| sign.kind != IncidentKind::Guessing || !nobody.contains(&sign.subject));
     }
 
     /// Reads the new lines of the audit trail, because what people did belongs to the story.
@@ -204,7 +207,7 @@ impl IncidentWatch {
 }
 
 /// Stores an incident; returns whether this relay is responsible for it.
-async fn store(records: &IncidentRecords, entry: &mut Entry) -> Result<bool, RecordsError> {
+async fn store(records: &IncidentRecords, entry: &mut BookEntry) -> Result<bool, RecordsError> {
     entry.row.story = entry.story.written();
     if entry.row.id != 0 {
         let ours = records.save(&entry.row).await?;
@@ -222,7 +225,7 @@ async fn store(records: &IncidentRecords, entry: &mut Entry) -> Result<bool, Rec
 }
 
 /// Writes a line to the audit trail, from which the webhook learns of it.
-async fn tell(gates: &Gates, entry: &Entry) -> Result<(), OperationError> {
+async fn tell(gates: &Gates, entry: &BookEntry) -> Result<(), OperationError> {
     let (id, what) = (entry.row.id, entry.row.headline());
     let (action, detail) = match entry.row.closed_s {
         None if entry.story.again > 0 => ("incident.opened", format!("{what}; it began again")),

@@ -25,22 +25,22 @@ pub(super) fn name_of(queue: &str) -> &str {
 }
 
 /// Mails that are similar, the newest first.
-pub(super) struct Group<'a>(Vec<&'a QuarantineEntry>);
+pub(super) struct SimilarMails<'a>(Vec<&'a QuarantineEntry>);
 
 /// Groups these mails, in the order of their newest.
-pub(super) fn groups(entries: &[QuarantineEntry]) -> Vec<Group<'_>> {
-    let (mut groups, mut places): (Vec<Group<'_>>, BTreeMap<_, usize>) = Default::default();
+pub(super) fn groups(entries: &[QuarantineEntry]) -> Vec<SimilarMails<'_>> {
+    let (mut groups, mut places): (Vec<SimilarMails<'_>>, BTreeMap<_, usize>) = Default::default();
     for entry in entries {
         let place = *places.entry(entry.likeness()).or_insert(groups.len());
         match groups.get_mut(place) {
             Some(group) => group.0.push(entry),
-            None => groups.push(Group(vec![entry])),
+            None => groups.push(SimilarMails(vec![entry])),
         }
     }
     groups
 }
 
-impl Group<'_> {
+impl SimilarMails<'_> {
     /// A row of the table. Its checkbox stands for all mails of the group.
     pub(super) fn row(&self) -> Html {
         let Some(newest) = self.0.first() else { return Html::none() };

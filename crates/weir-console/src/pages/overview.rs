@@ -3,7 +3,7 @@
 use super::{Asking, PageResult, query};
 use crate::flow;
 use crate::frame::{Here, LivePart, NARROW, Sheet, numbers, plot, status, times};
-use crate::health::{Health, HealthProblem, Verdict};
+use crate::health::{Health, HealthProblem, HealthVerdict};
 use crate::history::History;
 use crate::html;
 use crate::html::Html;
@@ -45,8 +45,8 @@ fn parts(pulse: &Pulse, history: &History) -> Vec<LivePart> {
 fn lead(pulse: &Pulse, health: &Health) -> Html {
     let attack = attacks(pulse);
     let words = match (health.verdict, attack.as_str()) {
-        (Verdict::Well, "") => format!("{} Nothing needs you.", health.says),
-        (Verdict::Well, attack) => format!("{attack} Nothing needs you."),
+        (HealthVerdict::Well, "") => format!("{} Nothing needs you.", health.says),
+        (HealthVerdict::Well, attack) => format!("{attack} Nothing needs you."),
         (_, attack) => format!("{attack} {}", health.says),
     };
     html!("<p class=\"lead\">{}{}</p>", words.trim(), open_incidents(pulse))
@@ -94,7 +94,7 @@ fn needs_list(problems: &[HealthProblem]) -> Html {
             "" => Html::none(),
             page => html!("<a class=\"button\" href=\"/{}\">{}</a>", page.trim_start_matches('/'), word),
         };
-        let class = if problem.verdict == Verdict::Failing { "failing" } else { "look" };
+        let class = if problem.verdict == HealthVerdict::Failing { "failing" } else { "look" };
         html!("<li class=\"{}\"><span>{}.</span>{}</li>", class, says, way)
     };
     html!(

@@ -19,7 +19,7 @@ const SHOWN: usize = 20;
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let wanted: String = asked.value("q").chars().take(255).collect();
-    let fields = messages::Fields::of(&asked);
+    let fields = messages::SearchFields::of(&asked);
     let is_empty = wanted.is_empty() && fields.is_empty();
     let mut found: Vec<Html> = Vec::new();
     if !is_empty {

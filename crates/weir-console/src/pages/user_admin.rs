@@ -14,7 +14,7 @@ use axum::response::Response;
 use weir_core::throttle::{PARAMS, Param, ParamKind};
 use weir_foundation::console_accounts::Role;
 use weir_foundation::secret::fresh_password;
-use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile, UserPage};
+use weir_mail::operations::{Change, NewUser, OwnThrottle, ParamValue, Profile, UserPage};
 
 const HERE: &str = "/throttle";
 const PROFILES: [(Profile, &str); 4] = [
@@ -218,8 +218,8 @@ fn asked(sent: &Form) -> Result<OwnThrottle, String> {
             continue;
         }
         let asked = match param.kind {
-            ParamKind::Rate => text.parse().ok().map(Asked::PerMin),
-            _ => text.parse().ok().map(Asked::Number),
+            ParamKind::Rate => text.parse().ok().map(ParamValue::PerMin),
+            _ => text.parse().ok().map(ParamValue::Number),
         };
         let wrong = || format!("“{}” needs a number; {} is not one.", param.about, text);
         throttle = throttle.with(param.name, asked.ok_or_else(wrong)?);

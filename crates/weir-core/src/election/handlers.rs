@@ -1,20 +1,22 @@
 //! What a node does with each kind of message. These are the handlers of the paper, with the corrections of `docs/algorithms/election.md`.
 
-use super::{Aborter, Aside, Channel, Election, Epoch, Following, Frame, Message, NodeId, Peer, Phase, Refusal, Role};
+use super::{
+    Aborter, Aside, Channel, Election, Epoch, Following, Frame, Message, MessageRefusal, NodeId, Peer, Phase, Role,
+};
 use super::{Round, State};
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 
 impl Election {
     /// Handles a message, or says why it is ignored.
-    pub fn on_message(&mut self, now: Instant, frame: &Frame) -> Result<(), Refusal> {
+    pub fn on_message(&mut self, now: Instant, frame: &Frame) -> Result<(), MessageRefusal> {
         if frame.from.id == self.me.id {
             return Err(self.hear_own_id(now, frame));
         }
         screen(frame)?;
         let admitted = self.members.admit(now, frame, &self.settings);
         // A datagram from a life that we do not know is a hint: it may be the leader's, or that of a machine that waits for us.
-        if matches!(admitted, Err(Refusal::Revenant | Refusal::LaterLife)) {
+        if matches!(admitted, Err(MessageRefusal::Revenant | MessageRefusal::LaterLife)) {
             self.knock(frame);
         }
         let frame = &admitted?;
@@ -26,7 +28,7 @@ impl Election {
         handled
     }
 
-    fn handle(&mut self, now: Instant, frame: &Frame) -> Result<(), Refusal> {
+    fn handle(&mut self, now: Instant, frame: &Frame) -> Result<(), MessageRefusal> {
         let peer = Peer { id: frame.from.id, address: frame.from.address, rank: frame.rank() };
         match frame.message {
             Message::LeaderRequest { round } => self.on_request(now, peer, Phase::Request, round),
@@ -43,12 +45,12 @@ impl Election {
 
     /// A message with our own id: our broadcast, or a clone. Of two clones the one in its later life continues, or if they are equal the
     /// one with the lower address. A datagram is only a hint: we open a stream, and so the clone sees who we are.
-    fn hear_own_id(&mut self, now: Instant, frame: &Frame) -> Refusal {
+    fn hear_own_id(&mut self, now: Instant, frame: &Frame) -> MessageRefusal {
         if frame.from.is_same_process(&self.me) {
-            return Refusal::Own;
+            return MessageRefusal::Own;
         }
         if frame.from.key != self.me.key {
-            return Refusal::OtherKey;
+            return MessageRefusal::OtherKey;
         }
         let theirs = (core::cmp::Reverse(frame.from.boot), frame.from.address);
         let mine = (core::cmp::Reverse(self.me.boot), self.me.address);
@@ -57,7 +59,7 @@ impl Election {
             Channel::Stream if theirs < mine && self.me.role == Role::Eligible => self.let_go(now, Aside::Clone),
             Channel::Stream => {}
         }
-        Refusal::Clone
+        MessageRefusal::Clone
     }
 
     /// Opens a stream, which shows who this node is.
@@ -101,10 +103,16 @@ impl Election {
         }
     }
 
-    fn on_victory(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) -> Result<(), Refusal> {
+    fn on_victory(
+        &mut self,
+        now: Instant,
+        peer: Peer,
+        round: Round,
+        epoch: Option<Epoch>,
+    ) -> Result<(), MessageRefusal> {
         self.check_epoch(epoch)?;
         if self.me.role == Role::External && epoch.is_none() {
-            return Err(Refusal::OldEpoch);
+            return Err(MessageRefusal::OldEpoch);
         }
         match &self.state {
             State::Leaving { .. } => {}
@@ -136,12 +144,12 @@ impl Election {
         another && !self.has_quiet_leader(now) && current.leader.rank.beats(&other.rank) && epoch <= current.epoch
     }
 
-    fn on_abort(&mut self, now: Instant, peer: Peer, round: Round, by: Aborter) -> Result<(), Refusal> {
+    fn on_abort(&mut self, now: Instant, peer: Peer, round: Round, by: Aborter) -> Result<(), MessageRefusal> {
         if round != self.round() {
-            return Err(Refusal::OldRound);
+            return Err(MessageRefusal::OldRound);
         }
         if !peer.rank.beats(&self.rank()) {
-            return Err(Refusal::LowerRank);
+            return Err(MessageRefusal::LowerRank);
         }
         if let Aborter::Leader(epoch) = by {
             self.check_epoch(epoch)?;
@@ -163,9 +171,9 @@ impl Election {
         Ok(())
     }
 
-    fn on_ack(&mut self, now: Instant, id: NodeId, round: Round) -> Result<(), Refusal> {
+    fn on_ack(&mut self, now: Instant, id: NodeId, round: Round) -> Result<(), MessageRefusal> {
         if round != self.round() {
-            return Err(Refusal::OldRound);
+            return Err(MessageRefusal::OldRound);
         }
         if matches!(self.state, State::Elected(_) | State::Candidate { phase: Phase::Victory, .. }) {
             self.hear_reply(now, id);
@@ -180,7 +188,7 @@ impl Election {
         (peer, via): (Peer, Channel),
         round: Round,
         epoch: Option<Epoch>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MessageRefusal> {
         self.check_epoch(epoch)?;
         match self.state {
             State::Leaving { .. } => {}
@@ -254,7 +262,7 @@ impl Election {
         id: NodeId,
         epoch: Option<Epoch>,
         successor: Option<NodeId>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), MessageRefusal> {
         self.check_epoch(epoch)?;
         match &self.state {
             State::Following(following) if following.leader.id == id => {}
@@ -274,21 +282,21 @@ impl Election {
         Ok(())
     }
 
-    fn check_epoch(&self, epoch: Option<Epoch>) -> Result<(), Refusal> {
-        if epoch.is_some_and(|epoch| epoch < self.highest) { Err(Refusal::OldEpoch) } else { Ok(()) }
+    fn check_epoch(&self, epoch: Option<Epoch>) -> Result<(), MessageRefusal> {
+        if epoch.is_some_and(|epoch| epoch < self.highest) { Err(MessageRefusal::OldEpoch) } else { Ok(()) }
     }
 }
 
 /// What can be refused without knowing anything except the frame.
-fn screen(frame: &Frame) -> Result<(), Refusal> {
+fn screen(frame: &Frame) -> Result<(), MessageRefusal> {
     if frame.message.is_of_eligible() && frame.from.role != Role::Eligible {
-        return Err(Refusal::Role);
+        return Err(MessageRefusal::Role);
     }
     if frame.claim.priority != frame.from.priority {
-        return Err(Refusal::Priority);
+        return Err(MessageRefusal::Priority);
     }
     if frame.message.needs_stream() && frame.via != Channel::Stream {
-        return Err(Refusal::Channel);
+        return Err(MessageRefusal::Channel);
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! none, the new node is refused. Every operation costs O(log n) or one walk of the table.
 
 use super::window::Window;
-use super::{Boot, Channel, Frame, KeyId, NodeId, Rank, Refusal, Role, Settings};
+use super::{Boot, Channel, Frame, KeyId, MessageRefusal, NodeId, Rank, Role, Settings};
 use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -42,7 +42,7 @@ pub(crate) struct Member {
 
 impl Members {
     /// Admits a frame and remembers its sender. Returns the frame with the address at which the sender is known. A refusal changes nothing.
-    pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<Frame, Refusal> {
+    pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<Frame, MessageRefusal> {
         if let Some(known) = self.members.get(&frame.from.id) {
             known.check(now, frame, settings)?;
         } else {
@@ -54,11 +54,11 @@ impl Members {
         Ok(frame)
     }
 
-    fn make_room(&mut self, now: Instant, settings: &Settings) -> Result<(), Refusal> {
+    fn make_room(&mut self, now: Instant, settings: &Settings) -> Result<(), MessageRefusal> {
         if self.members.len() >= settings.members_max {
             self.members.retain(|_, m| m.is_recent(now, settings));
         }
-        if self.members.len() < settings.members_max { Ok(()) } else { Err(Refusal::TableFull) }
+        if self.members.len() < settings.members_max { Ok(()) } else { Err(MessageRefusal::TableFull) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -135,23 +135,25 @@ impl Member {
         now.since(self.heard_at) < settings.forget_after()
     }
 
-    fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
+    fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), MessageRefusal> {
         if frame.from.key != self.key {
             // The shell accepts streams with the registered key only, so the name has been given to another machine. A datagram shows no key.
-            return if frame.via == Channel::Stream { Ok(()) } else { Err(Refusal::OtherKey) };
+            return if frame.via == Channel::Stream { Ok(()) } else { Err(MessageRefusal::OtherKey) };
         }
         match frame.via {
             Channel::Stream if !self.proved => return Ok(()),
-            Channel::Datagram { .. } if self.proved && frame.from.boot > self.latest => return Err(Refusal::LaterLife),
+            Channel::Datagram { .. } if self.proved && frame.from.boot > self.latest => {
+                return Err(MessageRefusal::LaterLife);
+            }
             _ => {}
         }
         // A stream shows that the earlier life still runs: the later one was a clone, and is gone.
         let silent = now.since(self.heard_at) >= settings.silence();
         if frame.from.boot < self.window.boot() && !(silent && frame.via == Channel::Stream) {
-            return Err(if silent { Refusal::Revenant } else { Refusal::EarlierLife });
+            return Err(if silent { MessageRefusal::Revenant } else { MessageRefusal::EarlierLife });
         }
         match frame.via {
-            Channel::Datagram { sequence } if !self.is_new(frame.from.boot, sequence) => Err(Refusal::Replayed),
+            Channel::Datagram { sequence } if !self.is_new(frame.from.boot, sequence) => Err(MessageRefusal::Replayed),
             _ => Ok(()),
         }
     }

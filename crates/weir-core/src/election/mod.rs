@@ -313,7 +313,7 @@ impl Election {
 /// Why a message was ignored. It changed nothing, with two exceptions: after the last three kinds the
 /// sender is known to be alive, and a clone of this node may make it stand aside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum MessageRefusal {
     /// Our own broadcast came back.
     Own,
     /// Our own id and key from another process: a cloned machine. The operator should look.

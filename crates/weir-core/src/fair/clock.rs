@@ -5,16 +5,16 @@
 
 /// Virtual time V.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(super) struct VirtualClock {
     now: u64,
     /// Work (in tag units) done but not yet turned into time; below zero where a request was charged
     /// more than it took, so that the clock waits until the work has caught up.
     carried: i64,
 }
 
-impl Clock {
-    pub(super) fn starting_at(origin: u64) -> Clock {
-        Clock { now: origin, carried: 0 }
+impl VirtualClock {
+    pub(super) fn starting_at(origin: u64) -> VirtualClock {
+        VirtualClock { now: origin, carried: 0 }
     }
 
     #[inline]
@@ -39,7 +39,7 @@ impl Clock {
 
     /// Nobody is eligible before `then`, so the clock jumps there.
     pub(super) fn jump(&mut self, then: u64) {
-        *self = Clock::starting_at(then);
+        *self = VirtualClock::starting_at(then);
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn small_advances_add_up_and_refunds_hold_the_clock() {
-        let mut clock = Clock::starting_at(u64::MAX);
+        let mut clock = VirtualClock::starting_at(u64::MAX);
         (0..30).for_each(|_| clock.advance(1, 10));
         assert_eq!(clock.now(), 2, "three units across the rollover");
         clock.advance(-25, 10);

@@ -7,7 +7,7 @@
 
 use super::keys::KeyMap;
 use super::subnets::Stale;
-use super::{Fair, PeerId, Refusal, SessionKey, SubnetKey, Work};
+use super::{Fair, FairRefusal, PeerId, SessionKey, SubnetKey, Work};
 
 /// News of one session at one front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Heard {
 
 impl Fair {
     /// A report of another front-end. `number` counts that front-end's frames.
-    pub fn hear(&mut self, peer: PeerId, number: u64, report: &Report) -> Result<(), Refusal> {
+    pub fn hear(&mut self, peer: PeerId, number: u64, report: &Report) -> Result<(), FairRefusal> {
         let peer = self.peer(peer)?;
         let slot = self.session_slot(report.session, report.subnet)?;
         self.touch(self.sessions.at(slot).subnet);
@@ -156,12 +156,12 @@ impl Fair {
         }
     }
 
-    fn peer(&mut self, id: PeerId) -> Result<usize, Refusal> {
+    fn peer(&mut self, id: PeerId) -> Result<usize, FairRefusal> {
         if let Some(place) = self.peers.iter().position(|known| known.id == id) {
             return Ok(place);
         }
         if self.peers.len() >= usize::from(self.settings.peers_max) {
-            return Err(Refusal::TooManyPeers);
+            return Err(FairRefusal::TooManyPeers);
         }
         self.peers.push(Peer { id, heard: KeyMap::default() });
         Ok(self.peers.len() - 1)

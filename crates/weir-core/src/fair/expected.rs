@@ -16,10 +16,10 @@ use super::sizes::{COUNTED, ONE};
 #[derive(Clone, Debug)]
 pub(super) struct Expected {
     visitors: KeyMap<Visitor>,
-    networks: KeyMap<Network>,
+    networks: KeyMap<NetworkArrivals>,
     /// When each of them is overdue.
     due: BTreeSet<(u64, u64)>,
-    all: Tally,
+    all: ArrivalCount,
     max: usize,
 }
 
@@ -31,15 +31,15 @@ struct Visitor {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Network {
+struct NetworkArrivals {
     /// Since when they wait, and who.
     waiting: BTreeSet<(u64, u64)>,
-    tally: Tally,
+    tally: ArrivalCount,
 }
 
 /// How many came in time, and how many did not; recent ones count more.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+struct ArrivalCount {
     came: u64,
     missed: u64,
 }
@@ -50,7 +50,7 @@ const OF_ALL: u64 = 1_024;
 /// What is assumed before anything is known counts like this many visitors, half of whom come.
 const PRIOR: u64 = 8;
 
-impl Tally {
+impl ArrivalCount {
     fn note(&mut self, came: bool, most: u64) {
         if self.came + self.missed >= most {
             (self.came, self.missed) = (self.came / 2, self.missed / 2);
@@ -70,7 +70,7 @@ impl Expected {
             visitors: KeyMap::default(),
             networks: KeyMap::default(),
             due: BTreeSet::new(),
-            all: Tally::default(),
+            all: ArrivalCount::default(),
             max: max.max(1),
         }
     }
@@ -130,7 +130,7 @@ impl Expected {
         self.visitors.len()
     }
 
-    fn part(&self, network: &Network) -> u64 {
+    fn part(&self, network: &NetworkArrivals) -> u64 {
         network.tally.part(self.all.part(ONE / 2))
     }
 

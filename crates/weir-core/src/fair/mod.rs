@@ -53,7 +53,7 @@ pub use settings::{Settings, Work};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use clock::Clock;
+use clock::VirtualClock;
 use exchange::Peer;
 use requests::{Requests, State};
 use sessions::Sessions;
@@ -66,7 +66,7 @@ pub struct Fair {
     settings: Settings,
     debt_cap: u64,
     profile: Profile,
-    clock: Clock,
+    clock: VirtualClock,
     /// Counts changes of the profile and returns to zero together: a subnet adopts what has changed when it is next
     /// touched.
     epoch: u32,
@@ -88,7 +88,7 @@ impl Fair {
         let settings = settings.bounded();
         Fair {
             debt_cap: settings.debt_cap.tag(),
-            clock: Clock::starting_at(settings.origin),
+            clock: VirtualClock::starting_at(settings.origin),
             sweeper: Sweeper::starting_at(settings.origin),
             settings,
             profile,
@@ -105,9 +105,9 @@ impl Fair {
 
     /// A request of `session` arrives, at an estimated `cost` (limited to the debt cap). It is charged this when it is dispatched, until the true
     /// cost is known. A session belongs to the subnet with which it was first seen.
-    pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, cost: Work) -> Result<Ticket, Refusal> {
+    pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, cost: Work) -> Result<Ticket, FairRefusal> {
         if self.requests.waiting >= self.settings.waiting_max {
-            return Err(Refusal::TooManyRequests);
+            return Err(FairRefusal::TooManyRequests);
         }
         self.look_ahead();
         let slot = self.session_slot(session, subnet)?;
@@ -286,7 +286,7 @@ impl Fair {
 
     /// Nothing waits or runs: virtual time and all tags return to zero (Figure 3-8, lines 14–17).
     fn return_to_zero(&mut self) {
-        self.clock = Clock::starting_at(self.settings.origin);
+        self.clock = VirtualClock::starting_at(self.settings.origin);
         // Sessions that still linger no longer count; they are removed when their subnet is next touched.
         self.subnets.weight = 0;
         self.sweeper.restart(self.settings.origin);
@@ -313,7 +313,7 @@ pub struct Standing {
 
 /// Why a request or a report was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum FairRefusal {
     /// `waiting_max` requests wait.
     TooManyRequests,
     /// `sessions_max` sessions are remembered, and none near the sweeping hand is idle.

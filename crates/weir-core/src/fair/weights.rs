@@ -4,23 +4,23 @@
 use super::heap::Heap;
 use super::profile::{Weight, rate};
 use super::subnets::{Ledger, Stale, Subnet};
-use super::{Fair, Refusal, SessionKey, SubnetKey};
+use super::{Fair, FairRefusal, SessionKey, SubnetKey};
 use crate::mutant::{Mutant, planted};
 
 impl Fair {
     /// The slot of a session, made if it is new.
     #[inline]
-    pub(super) fn session_slot(&mut self, session: SessionKey, subnet: SubnetKey) -> Result<u32, Refusal> {
+    pub(super) fn session_slot(&mut self, session: SessionKey, subnet: SubnetKey) -> Result<u32, FairRefusal> {
         match self.sessions.find(session.0) {
             Some(slot) => Ok(slot),
             None => self.new_session(session, subnet),
         }
     }
 
-    fn new_session(&mut self, session: SessionKey, subnet: SubnetKey) -> Result<u32, Refusal> {
+    fn new_session(&mut self, session: SessionKey, subnet: SubnetKey) -> Result<u32, FairRefusal> {
         self.sweep_for_room();
         if self.sessions.len() >= self.settings.sessions_max as usize {
-            return Err(Refusal::TooManySessions);
+            return Err(FairRefusal::TooManySessions);
         }
         let subnet = match self.subnets.find(subnet.0) {
             Some(slot) => {

@@ -10,7 +10,7 @@ use super::needs::{Needs, PluginId, Plugins};
 use super::needs_class::ClassId;
 use super::output::{Output, StopReason};
 use super::priority::PriorityClass;
-use super::sample::{AttemptId, End, Place, SampleId, Waiting};
+use super::sample::{AttemptId, SampleEnd, SampleId, SampleState, Waiting};
 use super::scheduler::Scheduler;
 use super::vm::{Run, VmState};
 use crate::time::Instant;
@@ -18,7 +18,7 @@ use core::time::Duration;
 
 /// What was made of a result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Verdict {
+pub enum ResultStatus {
     /// The first valid one for its sample and plugin.
     Accepted,
     /// There is an accepted one already: it should be kept, but does not count.
@@ -33,25 +33,25 @@ pub enum Verdict {
 
 impl Scheduler {
     /// A result has come in; `valid` says whether it passed the shell's checks.
-    pub fn result(&mut self, now: Instant, attempt: AttemptId, plugin: PluginId, valid: bool) -> Verdict {
+    pub fn result(&mut self, now: Instant, attempt: AttemptId, plugin: PluginId, valid: bool) -> ResultStatus {
         self.advance(now);
         if !self.is_possible(attempt, plugin) {
-            return Verdict::Unknown;
+            return ResultStatus::Unknown;
         }
         let index = attempt.sample.0.index;
-        if self.samples[index].place == Place::Ended(End::Cancelled) {
-            return Verdict::Cancelled;
+        if self.samples[index].place == SampleState::Ended(SampleEnd::Cancelled) {
+            return ResultStatus::Cancelled;
         }
         let verdict = match (self.remaining(index).contains(plugin), valid) {
-            (false, _) => Verdict::Duplicate,
-            (true, false) => Verdict::Invalid,
-            (true, true) => Verdict::Accepted,
+            (false, _) => ResultStatus::Duplicate,
+            (true, false) => ResultStatus::Invalid,
+            (true, true) => ResultStatus::Accepted,
         };
         if let Some(run) = self.run_of(attempt) {
             run.pending = run.pending.without(plugin);
-            run.fruitful |= verdict == Verdict::Accepted;
+            run.fruitful |= verdict == ResultStatus::Accepted;
         }
-        if verdict == Verdict::Accepted {
+        if verdict == ResultStatus::Accepted {
             self.accept(index, plugin);
         }
         self.finish_if_over(index);
@@ -61,24 +61,24 @@ impl Scheduler {
 
     /// A valid result that no attempt here brought: an attempt under an earlier leader did, or there is one for the same
     /// content.
-    pub fn known(&mut self, now: Instant, sample: SampleId, plugin: PluginId) -> Verdict {
+    pub fn known(&mut self, now: Instant, sample: SampleId, plugin: PluginId) -> ResultStatus {
         self.advance(now);
         let index = sample.0.index;
-        let Some(known) = self.samples.get(sample.0) else { return Verdict::Unknown };
+        let Some(known) = self.samples.get(sample.0) else { return ResultStatus::Unknown };
         let (asked, place) = (known.asked, known.place);
         if !self.classes.at(asked).needs.plugins.contains(plugin) {
-            return Verdict::Unknown;
+            return ResultStatus::Unknown;
         }
-        if place == Place::Ended(End::Cancelled) {
-            return Verdict::Cancelled;
+        if place == SampleState::Ended(SampleEnd::Cancelled) {
+            return ResultStatus::Cancelled;
         }
         if !self.remaining(index).contains(plugin) {
-            return Verdict::Duplicate;
+            return ResultStatus::Duplicate;
         }
         self.accept(index, plugin);
         self.finish_if_over(index);
         self.schedule();
-        Verdict::Accepted
+        ResultStatus::Accepted
     }
 
     /// An attempt ended without (more) results; its VM is on revert. False if it does not run.
@@ -87,7 +87,7 @@ impl Scheduler {
         if self.run_of(attempt).is_none() {
             return false;
         }
-        if let Place::Running { group, vm } = self.samples[attempt.sample.0.index].place {
+        if let SampleState::Running { group, vm } = self.samples[attempt.sample.0.index].place {
             self.fail(group, vm);
             self.settle(group);
             self.schedule();
@@ -102,7 +102,7 @@ impl Scheduler {
         if self.run_of(attempt).is_none() {
             return false;
         }
-        if let Place::Running { group, vm } = self.samples[attempt.sample.0.index].place {
+        if let SampleState::Running { group, vm } = self.samples[attempt.sample.0.index].place {
             self.vacate(group, vm);
             self.settle(group);
             self.schedule();
@@ -114,12 +114,12 @@ impl Scheduler {
     /// left. False if it was not put off.
     pub fn resume(&mut self, now: Instant, sample: SampleId) -> bool {
         self.advance(now);
-        if self.samples.get(sample.0).map(|sample| sample.place) != Some(Place::Nowhere) {
+        if self.samples.get(sample.0).map(|sample| sample.place) != Some(SampleState::Nowhere) {
             return false;
         }
         match self.has_attempts(sample.0.index) {
             true => self.end_or_enqueue(sample.0.index),
-            false => self.end(sample.0.index, End::Quarantined),
+            false => self.end(sample.0.index, SampleEnd::Quarantined),
         }
         self.schedule();
         true
@@ -147,7 +147,7 @@ impl Scheduler {
         if self.has_attempts(run.sample) {
             self.enqueue(run.sample);
         } else {
-            self.end(run.sample, End::Quarantined);
+            self.end(run.sample, SampleEnd::Quarantined);
         }
     }
 
@@ -173,7 +173,7 @@ impl Scheduler {
 
     /// The run of an attempt, if it still runs.
     fn run_of(&mut self, attempt: AttemptId) -> Option<&mut Run> {
-        let Place::Running { group, vm } = self.samples.get(attempt.sample.0)?.place else { return None };
+        let SampleState::Running { group, vm } = self.samples.get(attempt.sample.0)?.place else { return None };
         self.groups[group].run(vm).filter(|run| run.number == attempt.number)
     }
 
@@ -181,26 +181,26 @@ impl Scheduler {
     fn accept(&mut self, index: u32, plugin: PluginId) {
         let before = self.samples[index].class;
         match self.samples[index].place {
-            Place::Queued { .. } => {
+            SampleState::Queued { .. } => {
                 self.dequeue(index);
                 self.narrow(index, plugin);
                 self.end_or_enqueue(index);
             }
-            Place::Waiting { group, list } => {
+            SampleState::Waiting { group, list } => {
                 self.narrow(index, plugin);
                 self.accept_in_group(index, group, list, before);
             }
-            place @ (Place::Ended(_) | Place::Nowhere) => {
-                if place == Place::Nowhere && !self.has_attempts(index) {
+            place @ (SampleState::Ended(_) | SampleState::Nowhere) => {
+                if place == SampleState::Nowhere && !self.has_attempts(index) {
                     // The attempt that was charged last has brought a result after all.
                     self.samples[index].charged -= 1;
                 }
                 self.narrow(index, plugin);
                 if self.remaining(index).is_empty() {
-                    self.end(index, End::Done);
+                    self.end(index, SampleEnd::Done);
                 }
             }
-            Place::Running { .. } => self.narrow(index, plugin),
+            SampleState::Running { .. } => self.narrow(index, plugin),
         }
     }
 
@@ -217,7 +217,7 @@ impl Scheduler {
 
     fn end_or_enqueue(&mut self, index: u32) {
         match self.samples[index].class {
-            ClassId::NOTHING => self.end(index, End::Done),
+            ClassId::NOTHING => self.end(index, SampleEnd::Done),
             _ => self.enqueue(index),
         }
     }
@@ -239,7 +239,7 @@ impl Scheduler {
 
     /// Ends the attempt of a running sample if nothing for which it was started is still missing.
     fn finish_if_over(&mut self, index: u32) {
-        let Place::Running { group, vm } = self.samples[index].place else { return };
+        let SampleState::Running { group, vm } = self.samples[index].place else { return };
         let remaining = self.remaining(index);
         let Some(run) = self.groups[group].run(vm) else { return };
         if !run.pending.and(remaining).is_empty() {
@@ -282,7 +282,7 @@ impl Scheduler {
         let run = *self.groups[group].run(vm)?;
         self.groups[group].set_state(vm, VmState::OnRevert);
         self.running.remove(&mut self.samples, run.sample);
-        self.samples[run.sample].place = Place::Nowhere;
+        self.samples[run.sample].place = SampleState::Nowhere;
         Some(run)
     }
 

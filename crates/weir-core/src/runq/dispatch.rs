@@ -9,7 +9,7 @@ use super::group::{Group, GroupId, Strain, VmId};
 use super::list::List;
 use super::output::{Assignment, Output};
 use super::priority::PriorityClass;
-use super::sample::{AttemptId, Place, Sample, SampleId, Waiting};
+use super::sample::{AttemptId, Sample, SampleId, SampleState, Waiting};
 use super::scheduler::Scheduler;
 use super::vm::{Run, VmState};
 use crate::mutant::{Mutant, planted};
@@ -45,7 +45,7 @@ impl Scheduler {
     /// Takes a sample out of a group's queue.
     pub(super) fn leave(&mut self, group: u32, index: u32, list: Waiting) {
         self.groups[group].remove(&mut self.samples, index, list);
-        self.samples[index].place = Place::Nowhere;
+        self.samples[index].place = SampleState::Nowhere;
         self.idle_waiting -= usize::from(list == Waiting::Idle);
     }
 
@@ -59,7 +59,7 @@ impl Scheduler {
         } else {
             self.groups[group].push(&mut self.samples, index, list);
         }
-        self.samples[index].place = Place::Waiting { group, list };
+        self.samples[index].place = SampleState::Waiting { group, list };
         self.idle_waiting += usize::from(list == Waiting::Idle);
     }
 
@@ -111,7 +111,7 @@ impl Scheduler {
     fn next_becomes_current(&mut self, group: u32) {
         let entry = &mut self.groups[group];
         let mut next = core::mem::replace(&mut entry.next, List::EMPTY);
-        let place = Place::Waiting { group, list: Waiting::Current };
+        let place = SampleState::Waiting { group, list: Waiting::Current };
         next.for_each(&mut self.samples, |sample| sample.place = place);
         if planted(Mutant::RunqNextBeforeCurrent) {
             core::mem::swap(&mut next, &mut entry.current);
@@ -147,7 +147,7 @@ impl Scheduler {
         let Some(vm) = entry.best(entry.free_for(sample.class), needs) else { return };
         let plugins = entry.vms[usize::from(vm)].offer.runs(needs);
         sample.started = sample.started.saturating_add(1);
-        sample.place = Place::Running { group, vm };
+        sample.place = SampleState::Running { group, vm };
         let number = sample.started;
         let run = Run { sample: index, number, since: self.now, plugins, pending: plugins, fruitful: false };
         entry.set_state(vm, VmState::InUse(run));

@@ -11,7 +11,7 @@ use super::list::List;
 use super::needs::{Needs, Offer};
 use super::needs_class::ClassId;
 use super::sample::{Sample, Waiting};
-use super::slab::{Key, Slab};
+use super::slab::{Slab, SlabKey};
 use super::vm::{Run, Vm, VmState};
 use crate::mutant::{Mutant, planted};
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub const VMS_MAX: usize = 128;
 
 /// A machine that the scheduler knows. A machine that comes back gets a new group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct GroupId(pub Key);
+pub struct GroupId(pub SlabKey);
 
 /// How strained a machine is by its own report. Of the machines that fit a sample equally well, the least strained gets it; one that
 /// reports [`Strain::FULL`] gets none until it reports something else.

@@ -2,7 +2,7 @@
 
 use super::group::VmId;
 use super::needs::Plugins;
-use super::sample::{AttemptId, End, SampleId};
+use super::sample::{AttemptId, SampleEnd, SampleId};
 use crate::time::Instant;
 
 /// What the scheduler wants done.
@@ -24,7 +24,7 @@ pub enum Output {
         /// The sample.
         sample: SampleId,
         /// How.
-        end: End,
+        end: SampleEnd,
     },
 }
 

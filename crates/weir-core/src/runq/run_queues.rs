@@ -15,8 +15,8 @@ use super::lane::{Lanes, Turn};
 use super::list::List;
 use super::needs_class::ClassId;
 use super::priority::QUEUES;
-use super::sample::{Place, Sample};
-use super::slab::{Key, NONE, Slab};
+use super::sample::{Sample, SampleState};
+use super::slab::{NONE, Slab, SlabKey};
 use crate::time::Instant;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
@@ -93,12 +93,14 @@ impl Default for RunQueues {
 
 impl RunQueues {
     /// Puts a sample at the tail of its run queue (`runq_add`). False if it is in a list already, or unknown.
-    pub fn add(&mut self, samples: &mut Slab<Sample>, key: Key, now: Instant) -> bool {
-        let Some(sample) = samples.get_mut(key).filter(|sample| sample.place == Place::Nowhere) else { return false };
+    pub fn add(&mut self, samples: &mut Slab<Sample>, key: SlabKey, now: Instant) -> bool {
+        let Some(sample) = samples.get_mut(key).filter(|sample| sample.place == SampleState::Nowhere) else {
+            return false;
+        };
         self.ticket += 1;
         let (queue, class) = (sample.directory.queue(), sample.class);
         let lane = self.lanes.find_or_make(queue, class, sample.submitter);
-        sample.place = Place::Queued { lane };
+        sample.place = SampleState::Queued { lane };
         (sample.queued_at, sample.ticket) = (now, self.ticket);
         let entry = &mut self.lanes.lanes[lane];
         entry.fifo.push_back(samples, key.index);
@@ -113,10 +115,10 @@ impl RunQueues {
     }
 
     /// Removes a sample from wherever in its run queue it is (`runq_del`). False if it is not in one.
-    pub fn del(&mut self, samples: &mut Slab<Sample>, key: Key) -> bool {
+    pub fn del(&mut self, samples: &mut Slab<Sample>, key: SlabKey) -> bool {
         let Some(sample) = samples.get_mut(key) else { return false };
-        let Place::Queued { lane } = sample.place else { return false };
-        sample.place = Place::Nowhere;
+        let SampleState::Queued { lane } = sample.place else { return false };
+        sample.place = SampleState::Nowhere;
         self.lanes.lanes[lane].fifo.remove(samples, key.index);
         self.count_removal(samples, lane);
         true
@@ -124,7 +126,7 @@ impl RunQueues {
 
     /// Takes the next sample that can be served (`runq_choose`): the first of the lane whose turn it is, in the
     /// lowest run queue that has one; with ageing, in the queue whose first sample has waited longest in relation to its number.
-    pub fn choose(&mut self, samples: &mut Slab<Sample>, servable: &Servable) -> Option<Key> {
+    pub fn choose(&mut self, samples: &mut Slab<Sample>, servable: &Servable) -> Option<SlabKey> {
         let bits = self.servable_bits(servable);
         let lane = match servable.ageing {
             None if bits == 0 => None,
@@ -135,7 +137,7 @@ impl RunQueues {
         let entry = &mut self.lanes.lanes[lane];
         entry.turn.lane = self.turn;
         let first = entry.fifo.pop_front(samples)?;
-        samples[first].place = Place::Nowhere;
+        samples[first].place = SampleState::Nowhere;
         self.count_removal(samples, lane);
         self.move_submitter_back(lane);
         Some(samples.key(first))
@@ -176,7 +178,7 @@ impl RunQueues {
 
     /// How many samples stand before this one in its lane, counting no further than `max`.
     pub(super) fn ahead_in_lane(&self, samples: &Slab<Sample>, index: u32, max: usize) -> usize {
-        let Place::Queued { lane } = samples[index].place else { return 0 };
+        let SampleState::Queued { lane } = samples[index].place else { return 0 };
         let head = self.lanes.lanes[lane].fifo.head();
         let back = core::iter::successors(Some(index), |i| (Some(*i) != head).then(|| samples[*i].links.prev));
         back.take(max + 1).count() - 1
@@ -193,7 +195,7 @@ impl RunQueues {
                 ensure(fifo.iter(samples).count() == fifo.len(), "a lane's length is wrong")?;
                 let tickets = fifo.iter(samples).map(|i| samples[i].ticket);
                 ensure(tickets.is_sorted(), "a lane is not first in, first out")?;
-                let placed = |i| samples[i].place == Place::Queued { lane } && self.belongs(&samples[i], lane);
+                let placed = |i| samples[i].place == SampleState::Queued { lane } && self.belongs(&samples[i], lane);
                 ensure(fifo.iter(samples).all(placed), "a sample is in a lane that is not its own")?;
                 len += fifo.len();
             }

@@ -13,12 +13,12 @@
 use super::list::{Linked, Links};
 use super::needs_class::ClassId;
 use super::priority::Directory;
-use super::slab::Key;
+use super::slab::SlabKey;
 use crate::time::Instant;
 
 /// A sample that the scheduler knows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SampleId(pub Key);
+pub struct SampleId(pub SlabKey);
 
 /// Who submitted a sample: a hash of the name made with a secret, so that nobody can choose collisions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -35,7 +35,7 @@ pub struct AttemptId {
 
 /// How a sample ended.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum End {
+pub enum SampleEnd {
     /// Every plugin has an accepted result.
     Done,
     /// As many attempts as allowed brought nothing.
@@ -59,7 +59,7 @@ pub enum Waiting {
 
 /// Where a sample is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum SampleState {
     /// In no list: it is not queued yet, or was put off.
     Nowhere,
     Queued {
@@ -73,14 +73,14 @@ pub(super) enum Place {
         group: u32,
         vm: u8,
     },
-    Ended(End),
+    Ended(SampleEnd),
 }
 
 /// A sample as the slab holds it: small, because a million of them wait.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub(super) links: Links,
-    pub(super) place: Place,
+    pub(super) place: SampleState,
     pub(super) submitter: SubmitterId,
     /// When it entered its run queue.
     pub(super) queued_at: Instant,
@@ -102,7 +102,7 @@ impl Sample {
     pub fn new(directory: Directory, submitter: SubmitterId, class: ClassId) -> Sample {
         Sample {
             links: Links::LOOSE,
-            place: Place::Nowhere,
+            place: SampleState::Nowhere,
             submitter,
             queued_at: Instant::ZERO,
             ticket: 0,

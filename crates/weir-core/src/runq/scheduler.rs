@@ -16,8 +16,8 @@ use super::needs_class::{ClassId, NeedsClass, NeedsClasses, Numbered};
 use super::output::{Output, StopReason};
 use super::priority::Directory;
 use super::run_queues::RunQueues;
-use super::sample::{End, Place, Sample, SampleId, SubmitterId, Waiting};
-use super::settings::{Refused, Settings};
+use super::sample::{Sample, SampleEnd, SampleId, SampleState, SubmitterId, Waiting};
+use super::settings::{RunqRefusal, Settings};
 use super::slab::Slab;
 use super::vm::VmState;
 use crate::time::Instant;
@@ -79,26 +79,31 @@ impl Scheduler {
     }
 
     /// Accepts a sample, or says why not.
-    pub fn submit(&mut self, now: Instant, submission: &Submission) -> Result<SampleId, Refused> {
+    pub fn submit(&mut self, now: Instant, submission: &Submission) -> Result<SampleId, RunqRefusal> {
         self.submit_charged(now, submission, 0)
     }
 
     /// The same for a sample that earlier leaders have tried: `charged` attempts brought no result. A sample that has no attempt left
     /// is put off, because the last attempt may still bring its result. If it does not, [`resume`](Scheduler::resume) ends the sample.
-    pub fn submit_charged(&mut self, now: Instant, submission: &Submission, charged: u8) -> Result<SampleId, Refused> {
+    pub fn submit_charged(
+        &mut self,
+        now: Instant,
+        submission: &Submission,
+        charged: u8,
+    ) -> Result<SampleId, RunqRefusal> {
         self.advance(now);
         let Submission { directory, submitter, needs } = *submission;
         if needs.plugins.is_empty() {
-            return Err(Refused::NothingToRun);
+            return Err(RunqRefusal::NothingToRun);
         }
         if self.samples.len() >= self.settings.samples_max as usize {
-            return Err(Refused::Full);
+            return Err(RunqRefusal::Full);
         }
-        let class = self.classes.take(needs).ok_or(Refused::TooManyClasses)?;
+        let class = self.classes.take(needs).ok_or(RunqRefusal::TooManyClasses)?;
         let class = self.learn(class, &needs);
         // It is used twice: for what was asked, and for what is still to be run.
         self.classes.take_again(class);
-        let key = self.samples.insert(Sample::new(directory, submitter, class)).ok_or(Refused::Full)?;
+        let key = self.samples.insert(Sample::new(directory, submitter, class)).ok_or(RunqRefusal::Full)?;
         self.samples[key.index].charged = charged.min(self.settings.attempts_max);
         if self.has_attempts(key.index) {
             self.enqueue(key.index);
@@ -112,26 +117,26 @@ impl Scheduler {
         self.advance(now);
         let index = sample.0.index;
         match self.samples.get(sample.0).map(|sample| sample.place) {
-            None | Some(Place::Ended(_)) => return false,
-            Some(Place::Nowhere) => {}
-            Some(Place::Queued { .. }) => self.dequeue(index),
-            Some(Place::Waiting { group, list }) => {
+            None | Some(SampleState::Ended(_)) => return false,
+            Some(SampleState::Nowhere) => {}
+            Some(SampleState::Queued { .. }) => self.dequeue(index),
+            Some(SampleState::Waiting { group, list }) => {
                 self.leave(group, index, list);
                 self.settle(group);
             }
-            Some(Place::Running { group, vm }) => {
+            Some(SampleState::Running { group, vm }) => {
                 self.stop(group, vm, StopReason::Cancelled);
                 self.settle(group);
             }
         }
-        self.end(index, End::Cancelled);
+        self.end(index, SampleEnd::Cancelled);
         self.schedule();
         true
     }
 
     /// Forgets a sample that has ended: results that still come are unknown from now on. False if it has not ended.
     pub fn forget(&mut self, sample: SampleId) -> bool {
-        let Some(Sample { place: Place::Ended(_), asked, class, .. }) = self.samples.get(sample.0) else {
+        let Some(Sample { place: SampleState::Ended(_), asked, class, .. }) = self.samples.get(sample.0) else {
             return false;
         };
         let (asked, class) = (*asked, *class);
@@ -141,17 +146,17 @@ impl Scheduler {
     }
 
     /// A machine was plugged in. Its VMs are on revert until each is [`ready`](Scheduler::ready).
-    pub fn plug(&mut self, now: Instant, vms: &[Offer]) -> Result<GroupId, Refused> {
+    pub fn plug(&mut self, now: Instant, vms: &[Offer]) -> Result<GroupId, RunqRefusal> {
         self.advance(now);
         if !(1..=VMS_MAX).contains(&vms.len()) {
-            return Err(Refused::VmCount);
+            return Err(RunqRefusal::VmCount);
         }
         let mut group = Group::new(vms, self.settings.waiting_per_vm);
         let classes: Vec<(ClassId, Needs)> = self.classes.iter().map(|(id, class)| (id, class.needs)).collect();
         for (class, needs) in classes {
             self.classes.at_mut(class).able_groups += u32::from(group.learn(class, &needs));
         }
-        let key = self.groups.insert(group).ok_or(Refused::VmCount)?;
+        let key = self.groups.insert(group).ok_or(RunqRefusal::VmCount)?;
         self.settle(key.index);
         self.schedule();
         Ok(GroupId(key))
@@ -318,7 +323,7 @@ impl Scheduler {
             class.unserviceable_since = self.now;
         }
         class.queued += 1;
-        self.samples[index].place = Place::Nowhere;
+        self.samples[index].place = SampleState::Nowhere;
         let key = self.samples.key(index);
         self.queues.add(&mut self.samples, key, self.now);
     }
@@ -329,13 +334,13 @@ impl Scheduler {
         self.queues.del(&mut self.samples, key);
     }
 
-    pub(super) fn end(&mut self, index: u32, end: End) {
-        self.samples[index].place = Place::Ended(end);
+    pub(super) fn end(&mut self, index: u32, end: SampleEnd) {
+        self.samples[index].place = SampleState::Ended(end);
         self.outputs.push_back(Output::Ended { sample: SampleId(self.samples.key(index)), end });
     }
 
     fn first_running_deadline(&self) -> Option<Instant> {
-        let Place::Running { group, vm } = self.samples[self.running.head()?].place else { return None };
+        let SampleState::Running { group, vm } = self.samples[self.running.head()?].place else { return None };
         let VmState::InUse(run) = self.groups[group].vms[usize::from(vm)].state else { return None };
         Some(run.since + self.settings.threshold)
     }
@@ -343,7 +348,7 @@ impl Scheduler {
     fn overdue(&self) -> Option<(u32, u8)> {
         self.first_running_deadline().filter(|deadline| *deadline <= self.now)?;
         match self.samples[self.running.head()?].place {
-            Place::Running { group, vm } => Some((group, vm)),
+            SampleState::Running { group, vm } => Some((group, vm)),
             _ => None,
         }
     }
@@ -358,7 +363,7 @@ impl Scheduler {
         samples.sort_by_key(|index| self.samples[*index].ticket);
         for index in samples {
             self.dequeue(index);
-            self.end(index, End::Unserviceable);
+            self.end(index, SampleEnd::Unserviceable);
         }
     }
 

@@ -42,7 +42,7 @@ impl Default for Settings {
 
 /// Why a sample or a machine was refused. This is a normal answer, not an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum RunqRefusal {
     /// As many samples as allowed are held.
     Full,
     /// Its needs would be one needs class more than allowed.

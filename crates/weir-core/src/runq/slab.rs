@@ -12,7 +12,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// A slot of a slab in one of its lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Key {
+pub struct SlabKey {
     /// The slot.
     pub index: u32,
     /// How often the slot had been used before.
@@ -59,7 +59,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts a value in; nothing if all 2³² − 1 slots are taken.
-    pub fn insert(&mut self, value: T) -> Option<Key> {
+    pub fn insert(&mut self, value: T) -> Option<SlabKey> {
         if self.vacant == NONE {
             self.grow()?;
         }
@@ -68,11 +68,11 @@ impl<T> Slab<T> {
         self.vacant = slot.next_vacant;
         slot.value = Some(value);
         self.len += 1;
-        Some(Key { index, life: slot.life })
+        Some(SlabKey { index, life: slot.life })
     }
 
     /// Takes a value out.
-    pub fn remove(&mut self, key: Key) -> Option<T> {
+    pub fn remove(&mut self, key: SlabKey) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.life == key.life)?;
         let value = slot.value.take()?;
         slot.life = slot.life.wrapping_add(1);
@@ -83,12 +83,12 @@ impl<T> Slab<T> {
     }
 
     /// The value of a key that may be stale or made up.
-    pub fn get(&self, key: Key) -> Option<&T> {
+    pub fn get(&self, key: SlabKey) -> Option<&T> {
         self.slots.get(key.index as usize).filter(|slot| slot.life == key.life)?.value.as_ref()
     }
 
     /// The value of a key that may be stale or made up, to change it.
-    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub fn get_mut(&mut self, key: SlabKey) -> Option<&mut T> {
         self.slots.get_mut(key.index as usize).filter(|slot| slot.life == key.life)?.value.as_mut()
     }
 
@@ -98,13 +98,13 @@ impl<T> Slab<T> {
     }
 
     /// The key of an occupied slot.
-    pub(super) fn key(&self, index: u32) -> Key {
-        Key { index, life: self.slots[index as usize].life }
+    pub(super) fn key(&self, index: u32) -> SlabKey {
+        SlabKey { index, life: self.slots[index as usize].life }
     }
 
     /// All occupied slots.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        let key = |index: usize, slot: &Slot<T>| Key { index: index as u32, life: slot.life };
+    pub fn iter(&self) -> impl Iterator<Item = (SlabKey, &T)> {
+        let key = |index: usize, slot: &Slot<T>| SlabKey { index: index as u32, life: slot.life };
         self.slots.iter().enumerate().filter_map(move |(i, slot)| Some((key(i, slot), slot.value.as_ref()?)))
     }
 
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(slab.get(a), None);
         assert_eq!(slab.remove(a), None);
         assert_eq!(slab.get(b), Some(&'b'));
-        assert_eq!(slab.get(Key { index: 9, life: 0 }), None);
+        assert_eq!(slab.get(SlabKey { index: 9, life: 0 }), None);
         assert_eq!((slab.len(), slab.iter().count()), (1, 1));
     }
 }

@@ -4,7 +4,7 @@ use super::group::{Group, GroupId, VmId};
 use super::needs::{Offer, Plugins};
 use super::priority::Directory;
 use super::run_queues::RunQueues;
-use super::sample::{AttemptId, End, Place, SampleId, SubmitterId, Waiting};
+use super::sample::{AttemptId, SampleEnd, SampleId, SampleState, SubmitterId, Waiting};
 use super::scheduler::Scheduler;
 use super::settings::Settings;
 use super::vm::VmState;
@@ -40,7 +40,7 @@ pub enum Whereabouts {
     /// On a VM, since then.
     Running(VmId, Instant),
     /// At its end.
-    Ended(End),
+    Ended(SampleEnd),
 }
 
 /// What a VM does.
@@ -124,8 +124,8 @@ impl Scheduler {
             self.audit_group(key.index, group)?;
             seen += group.load();
         }
-        let ended = self.samples.iter().filter(|(_, sample)| matches!(sample.place, Place::Ended(_))).count();
-        let put_off = self.samples.iter().filter(|(_, sample)| sample.place == Place::Nowhere).count();
+        let ended = self.samples.iter().filter(|(_, sample)| matches!(sample.place, SampleState::Ended(_))).count();
+        let put_off = self.samples.iter().filter(|(_, sample)| sample.place == SampleState::Nowhere).count();
         ensure(seen + ended + put_off == self.samples.len(), "a sample is in no place, or in two")?;
         let charged = self.samples.iter().map(|(_, sample)| sample.charged).max().unwrap_or(0);
         ensure(charged <= self.settings.attempts_max, "more attempts than the cap")?;
@@ -137,7 +137,7 @@ impl Scheduler {
         for (list, name) in
             [(group.current, Waiting::Current), (group.next, Waiting::Next), (group.idle, Waiting::Idle)]
         {
-            let placed = |i| self.samples[i].place == Place::Waiting { group: index, list: name };
+            let placed = |i| self.samples[i].place == SampleState::Waiting { group: index, list: name };
             ensure(list.iter(&self.samples).all(placed), "a waiting sample is in the wrong place")?;
             ensure(list.iter(&self.samples).count() == list.len(), "a waiting queue's length is wrong")?;
             let able = |i| group.is_able(self.samples[i].class);
@@ -149,7 +149,7 @@ impl Scheduler {
         ensure(group.eligible(&self.samples, Waiting::Next).is_none(), "a free VM beside an eligible next")?;
         for (number, vm) in group.vms.iter().enumerate() {
             if let VmState::InUse(run) = vm.state {
-                let here = Place::Running { group: index, vm: number as u8 };
+                let here = SampleState::Running { group: index, vm: number as u8 };
                 ensure(self.samples[run.sample].place == here, "a VM runs what is elsewhere")?;
             }
             let free = group.is_free(number as u8);
@@ -158,13 +158,13 @@ impl Scheduler {
         Ok(())
     }
 
-    fn whereabouts(&self, place: Place, queued_at: Instant) -> Option<Whereabouts> {
+    fn whereabouts(&self, place: SampleState, queued_at: Instant) -> Option<Whereabouts> {
         Some(match place {
-            Place::Nowhere => return None,
-            Place::Queued { .. } => Whereabouts::Queued(queued_at),
-            Place::Waiting { group, list } => Whereabouts::Waiting(GroupId(self.groups.key(group)), list),
-            Place::Ended(end) => Whereabouts::Ended(end),
-            Place::Running { group, vm } => {
+            SampleState::Nowhere => return None,
+            SampleState::Queued { .. } => Whereabouts::Queued(queued_at),
+            SampleState::Waiting { group, list } => Whereabouts::Waiting(GroupId(self.groups.key(group)), list),
+            SampleState::Ended(end) => Whereabouts::Ended(end),
+            SampleState::Running { group, vm } => {
                 let VmState::InUse(run) = self.groups[group].vms[usize::from(vm)].state else { return None };
                 Whereabouts::Running(VmId { group: GroupId(self.groups.key(group)), number: vm }, run.since)
             }

@@ -2,7 +2,7 @@
 
 use super::group::{Group, VmId};
 use super::needs::{Needs, Plugins, Tags};
-use super::sample::{End, Place, Sample, SampleId, Waiting};
+use super::sample::{Sample, SampleEnd, SampleId, SampleState, Waiting};
 use super::scheduler::Scheduler;
 use super::vm::VmState;
 use crate::time::Instant;
@@ -16,7 +16,7 @@ pub enum Why {
     /// There is no such sample.
     Unknown,
     /// It has ended.
-    Ended(End),
+    Ended(SampleEnd),
     /// It was put off: its last attempt failed through no fault of its own, and it will be tried again.
     PutOff,
     /// It runs.
@@ -74,10 +74,10 @@ impl Scheduler {
     pub fn why(&self, id: SampleId) -> Why {
         let Some(sample) = self.samples.get(id.0) else { return Why::Unknown };
         match sample.place {
-            Place::Nowhere => Why::PutOff,
-            Place::Ended(end) => Why::Ended(end),
-            Place::Running { .. } => self.why_running(id),
-            Place::Queued { .. } | Place::Waiting { .. } => self.why_waiting(id.0.index, sample),
+            SampleState::Nowhere => Why::PutOff,
+            SampleState::Ended(end) => Why::Ended(end),
+            SampleState::Running { .. } => self.why_running(id),
+            SampleState::Queued { .. } | SampleState::Waiting { .. } => self.why_waiting(id.0.index, sample),
         }
     }
 
@@ -111,9 +111,9 @@ impl Scheduler {
     }
 
     /// The states of the VMs that could run the sample: only those of its machine if it has one.
-    fn able_states(&self, place: Place, needs: &Needs) -> impl Iterator<Item = VmState> + '_ {
+    fn able_states(&self, place: SampleState, needs: &Needs) -> impl Iterator<Item = VmState> + '_ {
         let needs = *needs;
-        let here = move |index: u32| !matches!(place, Place::Waiting { group, .. } if group != index);
+        let here = move |index: u32| !matches!(place, SampleState::Waiting { group, .. } if group != index);
         let groups = self.groups.iter().filter(move |(key, _)| here(key.index));
         // A VM of a full machine is of as little use as one that is not clean yet.
         let vms = groups.flat_map(|(_, group)| group.vms.iter().map(move |vm| (vm, group.is_full())));
@@ -133,12 +133,12 @@ impl Scheduler {
 
     fn behind(&self, index: u32, sample: &Sample) -> usize {
         match sample.place {
-            Place::Queued { .. } => {
+            SampleState::Queued { .. } => {
                 let queue = sample.directory.queue();
                 let lower: usize = (0..queue).map(|queue| self.queues.queue_len(queue)).sum();
                 lower + self.queues.ahead_in_lane(&self.samples, index, AHEAD_MAX)
             }
-            Place::Waiting { group, list } => self.behind_in_group(index, &self.groups[group], list),
+            SampleState::Waiting { group, list } => self.behind_in_group(index, &self.groups[group], list),
             _ => 0,
         }
     }

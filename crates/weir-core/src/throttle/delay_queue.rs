@@ -110,14 +110,14 @@ pub struct Entry {
     /// The network that the mail came from, where it waits because of that.
     pub network: NetworkKey,
     /// Whether its mail had one recipient.
-    pub kind: Kind,
+    pub kind: MailKind,
     /// Which line it waits in.
     pub lane: LaneId,
 }
 
 /// What a mail is to the throttle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MailKind {
     /// One recipient: `rate`, slack, working set.
     Single,
     /// Several recipients: `multi_rate`, multi-slack, no working set.

@@ -6,7 +6,7 @@
 
 use super::lane::{Lane, short};
 use super::{
-    Entry, EntryId, Held, Kind, LaneId, Mail, MailDecision, NetworkKey, Recipient, Recipients, StopReason, Throttle,
+    Entry, EntryId, Held, LaneId, Mail, MailDecision, MailKind, NetworkKey, Recipient, Recipients, StopReason, Throttle,
 };
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
@@ -28,7 +28,7 @@ impl Throttle {
     }
 
     /// As [`Throttle::enqueue`], but each recipient waits in the lane of its class.
-    pub fn enqueue_mail(&mut self, now: Instant, to: &[Recipient], kind: Kind) -> Vec<Held> {
+    pub fn enqueue_mail(&mut self, now: Instant, to: &[Recipient], kind: MailKind) -> Vec<Held> {
         self.catch_up(now);
         self.end_learning();
         let before = self.lengths();
@@ -103,9 +103,9 @@ impl Throttle {
     }
 
     /// Whether the paper's rules see the strangers of a mail as one recipient or as several.
-    fn kind_of_strangers(&self, to: &[Recipient]) -> Kind {
+    fn kind_of_strangers(&self, to: &[Recipient]) -> MailKind {
         let strangers = to.iter().filter(|to| self.lane_of(to) == LaneId::Strangers).count();
-        if strangers > 1 { Kind::Multi } else { Kind::Single }
+        if strangers > 1 { MailKind::Multi } else { MailKind::Single }
     }
 
     fn lane_of(&self, to: &Recipient) -> LaneId {
@@ -127,7 +127,7 @@ impl Throttle {
     }
 
     /// Puts a recipient at the end of a lane.
-    fn join(&mut self, lane: LaneId, to: &Recipient, kind: Kind, network: NetworkKey) {
+    fn join(&mut self, lane: LaneId, to: &Recipient, kind: MailKind, network: NetworkKey) {
         let entry = Entry { id: EntryId(self.next_entry), recipient: to.key, network, kind, lane };
         self.next_entry = self.next_entry.saturating_add(1);
         match self.lane_mut(lane) {

@@ -38,7 +38,7 @@ mod working_set;
 pub use class::{Class, LaneId, Mail, NetworkKey, Recipient};
 pub use crowd::{Crowd, CrowdParams};
 pub use decision::{Decision, Held, MailDecision, Released, Stop, StopReason};
-pub use delay_queue::{Entry, Kind};
+pub use delay_queue::{Entry, MailKind};
 pub use fences::Today;
 pub use lane::SavedLane;
 pub use learning::Learned;
@@ -122,7 +122,7 @@ impl Throttle {
 
     /// Puts these strangers into the delay queue whatever slack there is, also while the user is stopped, because mail that has
     /// been accepted must wait somewhere. Too many of them stop the user.
-    pub fn enqueue(&mut self, now: Instant, recipients: &[RecipientKey], kind: Kind) -> Vec<Held> {
+    pub fn enqueue(&mut self, now: Instant, recipients: &[RecipientKey], kind: MailKind) -> Vec<Held> {
         let to: Vec<Recipient> = recipients.iter().copied().map(Recipient::stranger).collect();
         self.enqueue_mail(now, &to, kind)
     }
@@ -352,11 +352,11 @@ impl Throttle {
     }
 
     fn hold(&mut self, to: &[RecipientKey], at_once: usize) {
-        let kind = if to.len() == 1 { Kind::Single } else { Kind::Multi };
+        let kind = if to.len() == 1 { MailKind::Single } else { MailKind::Multi };
         to.iter().skip(at_once).for_each(|recipient| self.push(*recipient, kind));
     }
 
-    fn push(&mut self, recipient: RecipientKey, kind: Kind) {
+    fn push(&mut self, recipient: RecipientKey, kind: MailKind) {
         let (network, lane) = (NetworkKey::default(), LaneId::Strangers);
         self.queue.push(Entry { id: EntryId(self.next_entry), recipient, network, kind, lane });
         self.next_entry = self.next_entry.saturating_add(1);
@@ -385,7 +385,7 @@ impl Throttle {
     /// An entry has been sent, by its time or because a person decided so: its recipient and its network are known from now on.
     fn mailed(&mut self, entry: Entry) {
         let stranger = matches!(entry.lane, LaneId::Strangers | LaneId::Networks);
-        if stranger && entry.kind == Kind::Single {
+        if stranger && entry.kind == MailKind::Single {
             self.working_set.insert(entry.recipient, &self.params);
         }
         let params = self.params.lane(entry.lane);

@@ -4,7 +4,7 @@
 //! nothing that the user does shifts the phase. With equal rates, as in the paper, their periods always
 //! end together. Passing any number of periods costs the same.
 
-use super::Kind;
+use super::MailKind;
 use super::params::Params;
 use crate::time::Instant;
 use core::time::Duration;
@@ -35,12 +35,12 @@ impl Periods {
     }
 
     /// When the current period of `kind` ends.
-    pub(super) fn end(&self, kind: Kind) -> Instant {
+    pub(super) fn end(&self, kind: MailKind) -> Instant {
         self.clock(kind).end
     }
 
     /// When the period of `kind` ends that runs right after `time`.
-    pub(super) fn end_after(&self, kind: Kind, time: Instant) -> Instant {
+    pub(super) fn end_after(&self, kind: MailKind, time: Instant) -> Instant {
         self.clock(kind).end_after(time)
     }
 
@@ -75,10 +75,10 @@ impl Periods {
         (0..count as usize).filter(|n| self.multi.ends_at(self.single.nth(*n))).count() as u64
     }
 
-    fn clock(&self, kind: Kind) -> &PeriodClock {
+    fn clock(&self, kind: MailKind) -> &PeriodClock {
         match kind {
-            Kind::Single => &self.single,
-            Kind::Multi => &self.multi,
+            MailKind::Single => &self.single,
+            MailKind::Multi => &self.multi,
         }
     }
 }
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(periods.pass(Instant(7 + 100 * MINUTE + 5)), (99, 99));
         assert_eq!(periods.ends(), (Instant(7 + 101 * MINUTE), Instant(7 + 101 * MINUTE)));
         assert_eq!(periods.nth_end(2), Some(Instant(7 + 103 * MINUTE)));
-        assert_eq!(periods.end_after(Kind::Multi, Instant(7 + 101 * MINUTE)), Instant(7 + 102 * MINUTE));
+        assert_eq!(periods.end_after(MailKind::Multi, Instant(7 + 101 * MINUTE)), Instant(7 + 102 * MINUTE));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngSeed, TestRunner};
 use std::panic::catch_unwind;
 use weir_core::mutant::{Mutant, plant};
-use weir_core::throttle::{Decision, EntryId, Held, Kind, Params, RecipientKey, Released, Replacement, Throttle};
+use weir_core::throttle::{Decision, EntryId, Held, MailKind, Params, RecipientKey, Released, Replacement, Throttle};
 use weir_core::time::Instant;
 
 const DAY_S: u64 = 86_400;
@@ -386,7 +386,7 @@ impl Pair {
         self.model.wait_until(self.now);
         let to: Vec<u64> = (1..=recipients).map(|i| self.fresh + i).collect();
         self.fresh += recipients;
-        let kind = if alone { Kind::Single } else { Kind::Multi };
+        let kind = if alone { MailKind::Single } else { MailKind::Multi };
         let real = self.real.enqueue(at(self.now), &keys(&to), kind);
         same("what joined the queue", &real.iter().map(times).collect(), &self.model.enqueue(&to, alone))?;
         same("whether that stopped", &self.real.stopped().is_some(), &self.model.stopped)

@@ -19,11 +19,11 @@ const INVALID_NAME: u32 = 34;
 const INAPPROPRIATE: u32 = 48;
 const INVALID_CREDENTIALS: u32 = 49;
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+trait DirectoryStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> DirectoryStream for T {}
 
 pub(super) struct Connection {
-    stream: Box<dyn Stream>,
+    stream: Box<dyn DirectoryStream>,
     /// Octets that were read but belong to the next message.
     ahead: Vec<u8>,
     id: u32,
@@ -43,7 +43,7 @@ impl Connection {
         Ok(Connection::over(secure))
     }
 
-    fn over(stream: impl Stream + 'static) -> Connection {
+    fn over(stream: impl DirectoryStream + 'static) -> Connection {
         Connection { stream: Box::new(stream), ahead: Vec::new(), id: 0 }
     }
 

@@ -11,10 +11,10 @@ pub(super) const LOGIN: &str = "{login}";
 pub(super) const ENTRY: &str = "{entry}";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Filter {
-    And(Vec<Filter>),
-    Or(Vec<Filter>),
-    Not(Box<Filter>),
+pub(super) enum SearchFilter {
+    And(Vec<SearchFilter>),
+    Or(Vec<SearchFilter>),
+    Not(Box<SearchFilter>),
     /// The attribute has any value.
     Present(String),
     /// The attribute has this value.
@@ -24,8 +24,8 @@ pub(super) enum Filter {
 /// The deepest nesting that is accepted.
 const DEPTH_MAX: usize = 16;
 
-impl Filter {
-    pub(super) fn read(text: &str) -> Result<Filter, String> {
+impl SearchFilter {
+    pub(super) fn read(text: &str) -> Result<SearchFilter, String> {
         let wrong = || format!("{text:?} is not a filter: write (uid={LOGIN}) or (&(objectClass=person)(uid={LOGIN}))");
         match parse(text.trim(), DEPTH_MAX) {
             Some((filter, "")) => Ok(filter),
@@ -36,21 +36,21 @@ impl Filter {
     /// Whether the login restricts what is found. A login below a `!` does not count.
     pub(super) fn asks_for_login(&self) -> bool {
         match self {
-            Filter::And(parts) | Filter::Or(parts) => parts.iter().any(Filter::asks_for_login),
-            Filter::Not(_) | Filter::Present(_) => false,
-            Filter::Equal(_, value) => value == LOGIN,
+            SearchFilter::And(parts) | SearchFilter::Or(parts) => parts.iter().any(SearchFilter::asks_for_login),
+            SearchFilter::Not(_) | SearchFilter::Present(_) => false,
+            SearchFilter::Equal(_, value) => value == LOGIN,
         }
     }
 
     /// The filter as it is sent, with the login and the entry in place of [`LOGIN`] and [`ENTRY`].
     pub(super) fn octets(&self, login: &str, entry: &str) -> Vec<u8> {
-        let all = |parts: &[Filter]| parts.iter().map(|part| part.octets(login, entry)).collect::<Vec<_>>();
+        let all = |parts: &[SearchFilter]| parts.iter().map(|part| part.octets(login, entry)).collect::<Vec<_>>();
         match self {
-            Filter::And(parts) => nested(0xa0, &all(parts)),
-            Filter::Or(parts) => nested(0xa1, &all(parts)),
-            Filter::Not(part) => nested(0xa2, &[part.octets(login, entry)]),
-            Filter::Present(attribute) => element(0x87, attribute.as_bytes()),
-            Filter::Equal(attribute, value) => {
+            SearchFilter::And(parts) => nested(0xa0, &all(parts)),
+            SearchFilter::Or(parts) => nested(0xa1, &all(parts)),
+            SearchFilter::Not(part) => nested(0xa2, &[part.octets(login, entry)]),
+            SearchFilter::Present(attribute) => element(0x87, attribute.as_bytes()),
+            SearchFilter::Equal(attribute, value) => {
                 let value = match value.as_str() {
                     LOGIN => login,
                     ENTRY => entry,
@@ -63,12 +63,12 @@ impl Filter {
 }
 
 /// The filter at the beginning of the text, and the text after it.
-fn parse(text: &str, depth: usize) -> Option<(Filter, &str)> {
+fn parse(text: &str, depth: usize) -> Option<(SearchFilter, &str)> {
     let inside = text.strip_prefix('(').filter(|_| depth > 0)?;
     let (filter, rest) = match inside.chars().next()? {
-        '&' => parse_all(&inside[1..], depth).map(|(parts, rest)| (Filter::And(parts), rest))?,
-        '|' => parse_all(&inside[1..], depth).map(|(parts, rest)| (Filter::Or(parts), rest))?,
-        '!' => parse(&inside[1..], depth - 1).map(|(part, rest)| (Filter::Not(Box::new(part)), rest))?,
+        '&' => parse_all(&inside[1..], depth).map(|(parts, rest)| (SearchFilter::And(parts), rest))?,
+        '|' => parse_all(&inside[1..], depth).map(|(parts, rest)| (SearchFilter::Or(parts), rest))?,
+        '!' => parse(&inside[1..], depth - 1).map(|(part, rest)| (SearchFilter::Not(Box::new(part)), rest))?,
         _ => {
             let (comparison, rest) = inside.split_at(inside.find(')')?);
             (compare(comparison)?, rest)
@@ -77,7 +77,7 @@ fn parse(text: &str, depth: usize) -> Option<(Filter, &str)> {
     Some((filter, rest.strip_prefix(')')?))
 }
 
-fn parse_all(mut text: &str, depth: usize) -> Option<(Vec<Filter>, &str)> {
+fn parse_all(mut text: &str, depth: usize) -> Option<(Vec<SearchFilter>, &str)> {
     let mut parts = Vec::new();
     while text.starts_with('(') {
         let (part, rest) = parse(text, depth - 1)?;
@@ -88,16 +88,16 @@ fn parse_all(mut text: &str, depth: usize) -> Option<(Vec<Filter>, &str)> {
 }
 
 /// `attribute=value` or `attribute=*`. Other stars, `>=`, `<=`, `~=` and escapes are not supported, because nothing here needs them.
-fn compare(text: &str) -> Option<Filter> {
+fn compare(text: &str) -> Option<SearchFilter> {
     let (attribute, value) = text.split_once('=')?;
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-.;".contains(&octet);
     if attribute.is_empty() || !attribute.bytes().all(plain) || value.is_empty() {
         return None;
     }
     match value {
-        "*" => Some(Filter::Present(attribute.to_owned())),
+        "*" => Some(SearchFilter::Present(attribute.to_owned())),
         _ if value.contains(['*', '\\', '(']) => None,
-        _ => Some(Filter::Equal(attribute.to_owned(), value.to_owned())),
+        _ => Some(SearchFilter::Equal(attribute.to_owned(), value.to_owned())),
     }
 }
 
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn filters_are_read_or_refused() {
-        let filter = Filter::read("(&(objectClass=person)(|(uid={login})(mail={login}))(!(locked=*)))").unwrap();
+        let filter = SearchFilter::read("(&(objectClass=person)(|(uid={login})(mail={login}))(!(locked=*)))").unwrap();
         assert!(filter.asks_for_login());
-        assert!(!Filter::read("(&(uid=ann)(!(uid={login})))").unwrap().asks_for_login());
+        assert!(!SearchFilter::read("(&(uid=ann)(!(uid={login})))").unwrap().asks_for_login());
         for text in [
             "",
             "uid={login}",
@@ -140,14 +140,14 @@ mod tests {
             "(u d=x)",
             "(uid>=5)",
         ] {
-            assert!(Filter::read(text).is_err(), "{text}");
+            assert!(SearchFilter::read(text).is_err(), "{text}");
         }
-        assert!(Filter::read(&"(!".repeat(10_000)).is_err(), "no depth without an end");
+        assert!(SearchFilter::read(&"(!".repeat(10_000)).is_err(), "no depth without an end");
     }
 
     #[test]
     fn a_login_is_a_value_and_never_a_filter() {
-        let filter = Filter::read("(uid={login})").unwrap();
+        let filter = SearchFilter::read("(uid={login})").unwrap();
         let login = "*)(uid=*))(|(uid=*";
         let value = element(OCTETS, login.as_bytes());
         assert_eq!(filter.octets(login, ""), nested(0xa3, &[element(OCTETS, b"uid"), value]));

@@ -1,7 +1,7 @@
 //! For fuzzing: messages of a directory's server, filters, and logins.
 
 use super::ber::Elements;
-use super::filter::Filter;
+use super::filter::SearchFilter;
 use super::message::{self, MESSAGE_BYTES_MAX, Said};
 
 /// Reads the octets as a message of a server. What follows a message must not change its meaning, and a truncated message must have none.
@@ -30,7 +30,7 @@ pub(crate) fn message(octets: &[u8]) {
 pub(crate) fn filter(octets: &[u8]) {
     let text = String::from_utf8_lossy(octets);
     let (filter, login) = text.split_once('\n').unwrap_or((&text, "*)(uid=*"));
-    let Ok(filter) = Filter::read(filter) else { return };
+    let Ok(filter) = SearchFilter::read(filter) else { return };
     let shape = |login: &str| {
         let mut shape = Vec::new();
         assert!(is_shaped(&filter.octets(login, "cn=entry"), &mut shape), "every octet belongs to an element");

@@ -18,7 +18,7 @@ use crate::login_queue::LoginQueue;
 use crate::role::Role;
 use crate::role_rule::RoleRule;
 use connection::Connection;
-use filter::{ENTRY, Filter, LOGIN, escaped_name};
+use filter::{ENTRY, LOGIN, SearchFilter, escaped_name};
 use message::{Entry, Search};
 use std::io;
 use std::net::IpAddr;
@@ -56,8 +56,8 @@ pub struct Directory {
 #[derive(Debug)]
 struct OpenDirectory {
     settings: DirectorySettings,
-    filter: Filter,
-    groups: Filter,
+    filter: SearchFilter,
+    groups: SearchFilter,
     reader_password: String,
     /// The certificates to trust; none if nothing is encrypted.
     trust: Option<Arc<ClientConfig>>,
@@ -80,7 +80,7 @@ impl Directory {
             }
             None => String::new(),
         };
-        let filter = |text: &str| Filter::read(text).map_err(DirectoryError::Settings);
+        let filter = |text: &str| SearchFilter::read(text).map_err(DirectoryError::Settings);
         let groups = format!("(|(member={ENTRY})(uniqueMember={ENTRY})(memberUid={LOGIN}))");
         Ok(Some(Directory {
             shared: Arc::new(OpenDirectory {
@@ -189,7 +189,7 @@ impl OpenDirectory {
         if !connection.bind(&name, password).await? {
             return Ok(None);
         }
-        let filter = Filter::Present("objectClass".to_owned()).octets("", "");
+        let filter = SearchFilter::Present("objectClass".to_owned()).octets("", "");
         let found = connection.search(self.search(&name, true, filter, 1)).await?;
         let entry = found.first().ok_or(DirectoryError::NoName)?;
         let groups = self.groups_of(connection, entry, login).await?;

@@ -1,6 +1,6 @@
 //! The section `[sign_in.ldap]`: a directory whose people may sign in.
 
-use super::filter::{Filter, LOGIN};
+use super::filter::{LOGIN, SearchFilter};
 use crate::role_rule::RoleRule;
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ settings! {
         /// The entry below which people are searched, such as "ou=people,dc=example,dc=org"
         pub base: String = text("", "the name of an entry"),
         /// The filter that finds a person's entry; {login} is what they typed
-        pub filter: String = text("(uid={login})", "a filter with {login}").valid(|text| Filter::read(text).map(drop)),
+        pub filter: String = text("(uid={login})", "a filter with {login}").valid(|text| SearchFilter::read(text).map(drop)),
         /// Instead of looking for people: the name that everybody's entry has, such as "uid={login},ou=people,dc=example,dc=org"; empty to look for them
         pub entry: String = text("", "the name of an entry with {login}"),
         /// The entry as which Weir searches the directory; empty to search anonymously
@@ -65,7 +65,7 @@ impl DirectorySettings {
             let what = "everybody would be the same entry".to_owned();
             section.blame("entry", what, "write {login} where the login goes");
         }
-        if self.entry.is_empty() && !Filter::read(&self.filter).is_ok_and(|filter| filter.asks_for_login()) {
+        if self.entry.is_empty() && !SearchFilter::read(&self.filter).is_ok_and(|filter| filter.asks_for_login()) {
             let what = "everybody would be the same entry".to_owned();
             section.blame("filter", what, "write {login} as the value of an attribute: (uid={login})");
         }

@@ -25,7 +25,7 @@ pub(super) struct Expected<'a> {
 }
 
 #[derive(Deserialize)]
-struct Header {
+struct JoseHeader {
     alg: String,
     kid: Option<String>,
     crit: Option<Value>,
@@ -38,7 +38,7 @@ pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result
     }
     let (words, signature) = token.rsplit_once('.').ok_or(TokenProblem::Unreadable)?;
     let (header, claims) = words.split_once('.').ok_or(TokenProblem::Unreadable)?;
-    let header: Header = serde_json::from_slice(&decoded(header)?).map_err(|_| TokenProblem::Unreadable)?;
+    let header: JoseHeader = serde_json::from_slice(&decoded(header)?).map_err(|_| TokenProblem::Unreadable)?;
     let algorithm = Algorithm::read(&header.alg).ok_or(TokenProblem::Algorithm)?;
     if header.crit.is_some() {
         return Err(TokenProblem::Unreadable);

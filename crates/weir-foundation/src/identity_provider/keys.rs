@@ -38,10 +38,10 @@ impl Algorithm {
 
 /// The keys of a provider.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Keys(Vec<Key>);
+pub(super) struct Keys(Vec<ProviderKey>);
 
 #[derive(Debug, Clone)]
-struct Key {
+struct ProviderKey {
     id: Option<String>,
     algorithm: Algorithm,
     public: Public,
@@ -95,14 +95,15 @@ impl Keys {
         self.fitting(algorithm, id).any(|key| key.public.signed(words, signature))
     }
 
-    fn fitting<'a>(&'a self, algorithm: Algorithm, id: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
-        let fits = move |key: &&Key| key.algorithm == algorithm && id.is_none_or(|id| key.id.as_deref() == Some(id));
+    fn fitting<'a>(&'a self, algorithm: Algorithm, id: Option<&'a str>) -> impl Iterator<Item = &'a ProviderKey> {
+        let fits =
+            move |key: &&ProviderKey| key.algorithm == algorithm && id.is_none_or(|id| key.id.as_deref() == Some(id));
         self.0.iter().filter(fits)
     }
 }
 
 impl StoredKey {
-    fn key(self) -> Option<Key> {
+    fn key(self) -> Option<ProviderKey> {
         let octets = |text: Option<String>| URL_SAFE_NO_PAD.decode(text?).ok();
         let (algorithm, public) = match (self.kty.as_str(), self.crv.as_deref()) {
             ("RSA", _) => {
@@ -119,7 +120,7 @@ impl StoredKey {
         };
         let for_signing = self.usage.is_none_or(|usage| usage == "sig");
         let own = self.alg.is_none_or(|alg| alg == algorithm.name());
-        (for_signing && own).then_some(Key { id: self.kid, algorithm, public })
+        (for_signing && own).then_some(ProviderKey { id: self.kid, algorithm, public })
     }
 }
 

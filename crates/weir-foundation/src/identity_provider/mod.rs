@@ -239,7 +239,7 @@ impl Shared {
             return Err(ProviderError::Strange(format!("it answers {} to a code", status.as_u16())));
         }
         if !status.is_success() {
-            let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+            let refusal: ErrorResponse = serde_json::from_slice(&body).unwrap_or_default();
             let word: String = refusal.error.chars().filter(|letter| letter.is_ascii_graphic()).take(60).collect();
             return match word.as_str() {
                 // Only an operator can correct these.
@@ -337,7 +337,7 @@ struct Tokens {
 }
 
 #[derive(Deserialize, Default)]
-struct Refusal {
+struct ErrorResponse {
     #[serde(default)]
     error: String,
 }

@@ -8,7 +8,7 @@
 //! On PostgreSQL another machine may use the same database, if only by mistake. There we wait for a lease held under another name to end,
 //! and our own lease is shorter.
 
-use super::elector::{Elector, Ends, Network, now};
+use super::elector::{ElectionNetwork, Elector, Ends, now};
 use std::net::IpAddr;
 use std::time::Duration;
 use weir_core::election::{
@@ -25,7 +25,7 @@ const LEASE_MIN_SHARED: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Alone;
 
-impl Network for Alone {
+impl ElectionNetwork for Alone {
     fn broadcast(&mut self, _: Claim, _: Message) {}
     fn send(&mut self, _: IpAddr, _: Claim, _: Message) {}
     fn sweep(&mut self, _: Claim, _: Message) {}

@@ -8,12 +8,12 @@ use std::time::SystemTime;
 
 /// A clock that shows the calendar time. Cheap to clone.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+pub struct CalendarClock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
-impl Clock {
+impl CalendarClock {
     /// A clock that returns what `now` returns.
-    pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Clock {
-        Clock(Arc::new(now))
+    pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> CalendarClock {
+        CalendarClock(Arc::new(now))
     }
 
     /// The present time.
@@ -22,19 +22,19 @@ impl Clock {
     }
 }
 
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock::new(SystemTime::now)
+impl Default for CalendarClock {
+    fn default() -> CalendarClock {
+        CalendarClock::new(SystemTime::now)
     }
 }
 
-impl fmt::Debug for Clock {
+impl fmt::Debug for CalendarClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Clock").field(&self.now()).finish()
+        f.debug_tuple("CalendarClock").field(&self.now()).finish()
     }
 }
 
-impl TimeProvider for Clock {
+impl TimeProvider for CalendarClock {
     fn current_time(&self) -> Option<UnixTime> {
         self.now().duration_since(SystemTime::UNIX_EPOCH).ok().map(UnixTime::since_unix_epoch)
     }

@@ -2,7 +2,7 @@
 
 use super::credential_store::CredentialStore;
 use super::credentials::server_name;
-use super::identity::Shown;
+use super::identity::PeerIdentity;
 use crate::wire::{Inbox, LINE_MAX};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -70,8 +70,8 @@ pub(crate) async fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStrea
 }
 
 /// The machine that answered a call, by its certificate.
-pub(crate) fn far_end(stream: &TlsStream<TcpStream>) -> Option<Shown> {
-    Shown::by(stream.get_ref().1.peer_certificates()?.first()?)
+pub(crate) fn far_end(stream: &TlsStream<TcpStream>) -> Option<PeerIdentity> {
+    PeerIdentity::by(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
 /// Lines are sent at once, and it is noticed if the other end is dead.

@@ -1,7 +1,7 @@
 //! The credentials that a machine uses. They are renewed while it runs: new connections show the new certificate, those that
 //! are open go on with what they began with.
 
-use super::clock::Clock;
+use super::clock::CalendarClock;
 use super::credentials::{Credentials, CredentialsError};
 use super::identity::Identity;
 use super::validity::{Issued, Validity};
@@ -17,7 +17,7 @@ pub(crate) struct CredentialStore {
     active: Arc<RwLock<Arc<ActiveCredentials>>>,
     /// Where they are kept.
     folder: PathBuf,
-    pub(crate) clock: Clock,
+    pub(crate) clock: CalendarClock,
 }
 
 /// Credentials, ready to be shown.
@@ -34,7 +34,7 @@ impl CredentialStore {
     pub(crate) fn new(
         credentials: Credentials,
         folder: &Path,
-        clock: Clock,
+        clock: CalendarClock,
     ) -> Result<CredentialStore, CredentialsError> {
         let active = ActiveCredentials::new(credentials, &clock)?;
         Ok(CredentialStore { active: Arc::new(RwLock::new(Arc::new(active))), folder: folder.to_owned(), clock })
@@ -80,7 +80,7 @@ impl CredentialStore {
 }
 
 impl ActiveCredentials {
-    fn new(credentials: Credentials, clock: &Clock) -> Result<ActiveCredentials, CredentialsError> {
+    fn new(credentials: Credentials, clock: &CalendarClock) -> Result<ActiveCredentials, CredentialsError> {
         let (client, server) = (credentials.client(clock)?, credentials.server(clock)?);
         let validity = credentials.validity()?;
         Ok(ActiveCredentials { credentials, client, server, validity })

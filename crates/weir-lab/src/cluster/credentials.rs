@@ -2,7 +2,7 @@
 //! secrets.
 
 use super::authority::SERVER_NAME;
-use super::clock::Clock;
+use super::clock::CalendarClock;
 use super::identity::{Identity, hex, unhex};
 use super::validity::Validity;
 use rustls::client::Resumption;
@@ -131,7 +131,7 @@ impl Credentials {
         Ok(hex(&Sha256::digest(certificate(&self.authority)?)))
     }
 
-    pub(crate) fn server(&self, clock: &Clock) -> Result<Arc<ServerConfig>, CredentialsError> {
+    pub(crate) fn server(&self, clock: &CalendarClock) -> Result<Arc<ServerConfig>, CredentialsError> {
         let unusable = |error: &dyn std::fmt::Display| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -147,7 +147,7 @@ impl Credentials {
         Ok(Arc::new(config))
     }
 
-    pub(crate) fn client(&self, clock: &Clock) -> Result<Arc<ClientConfig>, CredentialsError> {
+    pub(crate) fn client(&self, clock: &CalendarClock) -> Result<Arc<ClientConfig>, CredentialsError> {
         let unusable = |error: rustls::Error| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

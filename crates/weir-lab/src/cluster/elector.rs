@@ -13,8 +13,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use weir_core::election::{
-    Aside, Channel, Claim, Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, NodeId, Output, Priority, Refusal,
-    Role, Settings, Standing,
+    Aside, Channel, Claim, Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, MessageRefusal, NodeId, Output,
+    Priority, Role, Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
@@ -23,7 +23,7 @@ use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 const ALONE_EVERY: Duration = Duration::from_secs(1);
 
 /// How messages leave a node, each with what the node claims about itself. None of these may block, and none guarantees that anything arrives.
-pub trait Network: Send + 'static {
+pub trait ElectionNetwork: Send + 'static {
     /// To everybody in the lab's network.
     fn broadcast(&mut self, claim: Claim, message: Message);
     /// To one address over a stream.
@@ -122,7 +122,7 @@ pub struct Ends {
     pub vacancy: Vacancy,
 }
 
-impl<N: Network> Elector<N> {
+impl<N: ElectionNetwork> Elector<N> {
     /// An elector around this election with these settings, which holds leases in the name of `holder`.
     pub fn new(
         election: Election,
@@ -208,15 +208,15 @@ impl<N: Network> Elector<N> {
     }
 
     /// Most refusals are normal. Some show that a machine is not what it claims to be.
-    fn report(&self, frame: &Frame, refusal: Refusal) {
+    fn report(&self, frame: &Frame, refusal: MessageRefusal) {
         let (id, address) = (frame.from.id, frame.from.address);
         let report = match refusal {
-            Refusal::Clone => Some(MachineReport::Clone),
+            MessageRefusal::Clone => Some(MachineReport::Clone),
             // A datagram shows no key, so it counts as having the one of its name. A new key is learned from its first stream.
-            Refusal::OtherKey if frame.via == Channel::Stream => Some(MachineReport::OtherKey),
-            Refusal::Priority => Some(MachineReport::Priority),
+            MessageRefusal::OtherKey if frame.via == Channel::Stream => Some(MachineReport::OtherKey),
+            MessageRefusal::Priority => Some(MachineReport::Priority),
             // Inside the lab, the database is asked at the next start.
-            Refusal::OldEpoch if self.election.me().role == Role::External => match frame.message {
+            MessageRefusal::OldEpoch if self.election.me().role == Role::External => match frame.message {
                 Message::Victory { epoch: Some(_), .. } => Some(MachineReport::OldEpoch),
                 _ => None,
             },

@@ -323,7 +323,7 @@ fn now() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::Clock;
+    use super::super::clock::CalendarClock;
     use super::*;
 
     #[tokio::test]
@@ -333,7 +333,7 @@ mod tests {
         let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
         let issue = Issue { now: SystemTime::now(), life: Duration::from_secs(3600) };
         let own = found(&records, &first, std::net::Ipv4Addr::LOCALHOST.into(), issue).await.unwrap();
-        let clock = Clock::default();
+        let clock = CalendarClock::default();
         assert!(own.server(&clock).is_ok() && own.client(&clock).is_ok());
         own.write(&home.path().join("node")).unwrap();
         assert_eq!(Credentials::read(&home.path().join("node")).unwrap().identity().unwrap().0, first);

@@ -64,18 +64,18 @@ impl Identity {
 
 /// What the other end of a connection has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct PeerIdentity {
     pub(crate) identity: Identity,
     pub(crate) key: KeyId,
     /// When it was certified.
     pub(crate) at: SystemTime,
 }
 
-impl Shown {
+impl PeerIdentity {
     /// None if it is not a machine of a lab.
-    pub(crate) fn by(certificate: &CertificateDer<'_>) -> Option<Shown> {
+    pub(crate) fn by(certificate: &CertificateDer<'_>) -> Option<PeerIdentity> {
         let (identity, key) = Identity::certified(certificate)?;
-        Some(Shown { identity, key, at: Validity::of(certificate)?.made() })
+        Some(PeerIdentity { identity, key, at: Validity::of(certificate)?.made() })
     }
 }
 

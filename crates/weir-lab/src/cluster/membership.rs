@@ -1,6 +1,6 @@
 //! The membership of a machine in a lab of several: its credentials, its name and its role.
 
-use super::clock::Clock;
+use super::clock::CalendarClock;
 use super::credential_store::CredentialStore;
 use super::credentials::{Credentials, CredentialsError};
 use super::enrolment::{self, Invited};
@@ -26,7 +26,7 @@ impl Membership {
     pub fn open(folder: &Path, at: SocketAddr) -> Result<Membership, CredentialsError> {
         let credentials = Credentials::read(folder)?;
         let (identity, _) = credentials.identity()?;
-        let store = CredentialStore::new(credentials, folder, Clock::default())?;
+        let store = CredentialStore::new(credentials, folder, CalendarClock::default())?;
         Ok(Membership { store, at, name: identity.name, role: identity.role })
     }
 

@@ -7,7 +7,7 @@ use super::code;
 use super::connection::Caller;
 use super::credential_store::CredentialStore;
 use super::datagram::{BeatKey, DATAGRAM_MAX, Datagram};
-use super::elector::Network;
+use super::elector::ElectionNetwork;
 use super::registry::Registry;
 use crate::wire::election::Said;
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ impl LabNetwork {
     }
 }
 
-impl Network for LabNetwork {
+impl ElectionNetwork for LabNetwork {
     fn broadcast(&mut self, claim: Claim, message: Message) {
         let Some(local) = &mut self.local else { return };
         local.sequence += 1;

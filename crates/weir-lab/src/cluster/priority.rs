@@ -103,7 +103,7 @@ fn last(folder: &Path) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::super::authority::Issue;
-    use super::super::clock::Clock;
+    use super::super::clock::CalendarClock;
     use super::super::enrolment::found;
     use super::*;
     use weir_core::election::Role;
@@ -118,7 +118,7 @@ mod tests {
         let own = found(&records, &identity, std::net::Ipv4Addr::LOCALHOST.into(), issue).await.unwrap();
         let folder = home.path().join("node");
         own.write(&folder).unwrap();
-        let store = CredentialStore::new(own.clone(), &folder, Clock::default()).unwrap();
+        let store = CredentialStore::new(own.clone(), &folder, CalendarClock::default()).unwrap();
         let registered = async || records.lab_nodes().all().await.unwrap()[0].priority;
         let kept = async || records.secrets().find("lab.priority.n1").await.unwrap().unwrap();
         let row = records.lab_nodes().all().await.unwrap().remove(0);

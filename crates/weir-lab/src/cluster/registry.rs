@@ -5,7 +5,7 @@
 //! database: it trusts the certificates of machines that may lead. Of two keys under one name it trusts the one that was certified last,
 //! because the name was given to another machine, and the former one gets no new certificate.
 
-use super::identity::{Identity, Shown, hex, id_of, role_of};
+use super::identity::{Identity, PeerIdentity, hex, id_of, role_of};
 use super::reports::{MachineReport, Reports};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ struct KnownMachines {
     machines: HashMap<NodeId, MachineRow>,
     heard: HashMap<NodeId, IpAddr>,
     /// Machines that called, outside the lab.
-    shown: HashMap<NodeId, Shown>,
+    shown: HashMap<NodeId, PeerIdentity>,
     read_at: Option<Instant>,
 }
 
@@ -99,11 +99,11 @@ impl Registry {
     }
 
     /// Whether a machine is registered as it claims. If it is not, this is logged.
-    pub(crate) async fn admits(&self, shown: &Shown) -> bool {
+    pub(crate) async fn admits(&self, shown: &PeerIdentity) -> bool {
         if self.records.is_none() {
             return shown.identity.role == Role::Eligible && self.believes(shown);
         }
-        let Shown { identity, key, .. } = shown;
+        let PeerIdentity { identity, key, .. } = shown;
         if !self.is_registered(identity, *key) && self.is_stale() {
             self.read().await;
         }
@@ -116,7 +116,7 @@ impl Registry {
     }
 
     /// Whether no machine has shown another key under this name that was certified later.
-    fn believes(&self, shown: &Shown) -> bool {
+    fn believes(&self, shown: &PeerIdentity) -> bool {
         let id = shown.identity.id();
         let mut known = self.known();
         match known.shown.get(&id).cloned() {
@@ -244,9 +244,9 @@ mod tests {
     use super::*;
     use std::time::SystemTime;
 
-    fn shown(name: &str, key: u8, second: u64) -> Shown {
+    fn shown(name: &str, key: u8, second: u64) -> PeerIdentity {
         let identity = Identity::new(name, Role::Eligible, Priority(3)).unwrap();
-        Shown { identity, key: KeyId([key; 32]), at: SystemTime::UNIX_EPOCH + Duration::from_secs(second) }
+        PeerIdentity { identity, key: KeyId([key; 32]), at: SystemTime::UNIX_EPOCH + Duration::from_secs(second) }
     }
 
     #[tokio::test]
@@ -274,7 +274,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         let (old, new) = (shown("n2", 1, 100), shown("n2", 2, 300));
-        let registered = async |machine: &Shown| {
+        let registered = async |machine: &PeerIdentity| {
             let row = row(&machine.identity, machine.key, "10.7.0.2");
             assert!(records.lab_nodes().register(&row).await.unwrap());
         };

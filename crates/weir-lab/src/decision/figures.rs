@@ -3,7 +3,7 @@
 use super::{Decision, Now};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_core::runq::{End, VmStatus};
+use weir_core::runq::{SampleEnd, VmStatus};
 
 /// The leader's figures. Counts begin with its term of office.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct Figures {
     /// Attempts that are charged to their samples: expired, failed, lost.
     pub attempts_lost: u64,
     /// Samples that ended, by how.
-    pub ended: Ended,
+    pub ended: EndedCounts,
 }
 
 /// One run queue.
@@ -42,7 +42,7 @@ pub struct QueueFigures {
 /// Samples that ended in a term, by how.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LabEnded")]
-pub struct Ended {
+pub struct EndedCounts {
     /// Every plugin returned a result.
     pub done: u64,
     /// As many attempts as allowed returned nothing.
@@ -53,13 +53,13 @@ pub struct Ended {
     pub cancelled: u64,
 }
 
-impl Ended {
-    pub(super) fn count(&mut self, end: End) {
+impl EndedCounts {
+    pub(super) fn count(&mut self, end: SampleEnd) {
         match end {
-            End::Done => self.done += 1,
-            End::Quarantined => self.quarantined += 1,
-            End::Unserviceable => self.unserviceable += 1,
-            End::Cancelled => self.cancelled += 1,
+            SampleEnd::Done => self.done += 1,
+            SampleEnd::Quarantined => self.quarantined += 1,
+            SampleEnd::Unserviceable => self.unserviceable += 1,
+            SampleEnd::Cancelled => self.cancelled += 1,
         }
     }
 }

@@ -23,7 +23,7 @@ mod tracked_sample;
 mod why;
 
 pub use equipment::Equipment;
-pub use figures::{Ended, Figures, QueueFigures};
+pub use figures::{EndedCounts, Figures, QueueFigures};
 pub use machine::VmOffer;
 pub use machine_id::MachineId;
 pub use places::PlaceLine;
@@ -35,15 +35,15 @@ use crate::choices::plain_version;
 use crate::verdict::Brief;
 use crate::wire::{self, Message, PluginCall};
 use machine::Machine;
-use names::Names;
+use names::NumberedNames;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 use tracked_sample::TrackedSample;
 use weir_core::runq::{
-    AttemptId, Directory, End, Needs, Offer, Output, PluginId, Plugins, Refused, SampleId, Scheduler, Settings,
-    StopReason, Submission, SubmitterId, Tags, Verdict, VmId, Why,
+    AttemptId, Directory, Needs, Offer, Output, PluginId, Plugins, ResultStatus, RunqRefusal, SampleEnd, SampleId,
+    Scheduler, Settings, StopReason, Submission, SubmitterId, Tags, VmId, Why,
 };
 use weir_core::time::Instant;
 use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRow, SampleChange};
@@ -62,8 +62,8 @@ pub struct Decision {
     /// The longest time that an attempt takes.
     threshold: Duration,
     attempts_given: i64,
-    plugins: Names<PluginName>,
-    tags: Names<String>,
+    plugins: NumberedNames<PluginName>,
+    tags: NumberedNames<String>,
     /// Submitters, and files that were found in a sample, are identified by a hash that nobody can predict.
     hasher: RandomState,
     samples: HashMap<SampleId, TrackedSample>,
@@ -86,7 +86,7 @@ pub struct Decision {
     /// How many names had their numbers when the machines' offers were last read.
     named: usize,
     attempts_lost: u64,
-    ended_count: Ended,
+    ended_count: EndedCounts,
     work: Work,
     /// Bytes of the reports in it.
     report_bytes: usize,
@@ -132,8 +132,8 @@ impl Decision {
             scheduler: Scheduler::new(settings),
             epoch,
             attempts_given: 0,
-            plugins: Names::new(128),
-            tags: Names::new(64),
+            plugins: NumberedNames::new(128),
+            tags: NumberedNames::new(64),
             hasher: RandomState::new(),
             samples: HashMap::new(),
             rows: HashMap::new(),
@@ -149,7 +149,7 @@ impl Decision {
             recent_results: recent_results::RecentResults::new(),
             named: 0,
             attempts_lost: 0,
-            ended_count: Ended::default(),
+            ended_count: EndedCounts::default(),
             work: Work::default(),
             report_bytes: 0,
         }
@@ -276,18 +276,18 @@ impl Decision {
     }
 
     /// A dispatcher sends a result. A result that it may not send changes nothing.
-    pub fn result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Verdict {
+    pub fn result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> ResultStatus {
         let Some(run) = self.running.get(&brought.attempt).filter(|run| run.machine == machine).cloned() else {
-            return Verdict::Unknown;
+            return ResultStatus::Unknown;
         };
         let plugin = self.plugins.find(&brought.plugin).and_then(PluginId::new);
-        let Some(plugin) = plugin.filter(|plugin| run.plugins.contains(*plugin)) else { return Verdict::Unknown };
+        let Some(plugin) = plugin.filter(|plugin| run.plugins.contains(*plugin)) else { return ResultStatus::Unknown };
         if let Some(known) = self.machines.get_mut(&machine).filter(|_| brought.is_valid()) {
             known.rest.works();
         }
         let verdict = self.scheduler.result(now.clock, run.attempt, plugin, brought.is_valid());
         if let Some(run) = self.running.get_mut(&brought.attempt) {
-            run.fruitful |= verdict == Verdict::Accepted;
+            run.fruitful |= verdict == ResultStatus::Accepted;
         }
         self.keep(now, run.attempt.sample, brought, verdict);
         self.drain(now);
@@ -295,12 +295,14 @@ impl Decision {
     }
 
     /// A result of an attempt that an earlier leader assigned to this sample.
-    pub fn late_result(&mut self, now: Now, sample: i64, brought: PluginResult) -> Verdict {
-        let Some(sample) = self.rows.get(&sample).copied() else { return Verdict::Unknown };
-        let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else { return Verdict::Unknown };
+    pub fn late_result(&mut self, now: Now, sample: i64, brought: PluginResult) -> ResultStatus {
+        let Some(sample) = self.rows.get(&sample).copied() else { return ResultStatus::Unknown };
+        let Some(plugin) = self.plugins.find(&brought.plugin).and_then(PluginId::new) else {
+            return ResultStatus::Unknown;
+        };
         let verdict = match brought.is_valid() {
             true => self.scheduler.known(now.clock, sample, plugin),
-            false => Verdict::Invalid,
+            false => ResultStatus::Invalid,
         };
         self.keep(now, sample, brought, verdict);
         self.drain(now);
@@ -489,20 +491,20 @@ impl Decision {
         self.over(now, id, outcome);
     }
 
-    fn end(&mut self, now: Now, sample: SampleId, end: End) {
+    fn end(&mut self, now: Now, sample: SampleId, end: SampleEnd) {
         let Some(mut held) = self.samples.remove(&sample) else { return };
         self.rows.remove(&held.row);
         self.scheduler.forget(sample);
         let later = held.later();
-        if end == End::Done && !later.is_empty() {
+        if end == SampleEnd::Done && !later.is_empty() {
             return self.next_turn(now, held, later);
         }
         self.ended_count.count(end);
         let (state, why) = match end {
-            End::Done => ("done", ""),
-            End::Quarantined => ("quarantined", "as many attempts as allowed brought nothing"),
-            End::Unserviceable => ("unserviceable", "no machine of the lab could run it"),
-            End::Cancelled => ("cancelled", "taken back"),
+            SampleEnd::Done => ("done", ""),
+            SampleEnd::Quarantined => ("quarantined", "as many attempts as allowed brought nothing"),
+            SampleEnd::Unserviceable => ("unserviceable", "no machine of the lab could run it"),
+            SampleEnd::Cancelled => ("cancelled", "taken back"),
         };
         self.work.batch.changes.push(held.ended(state, why, now.wall));
     }
@@ -527,13 +529,13 @@ impl Decision {
     }
 
     /// Writes a result to the batch, whether it counts or not.
-    fn keep(&mut self, now: Now, sample: SampleId, mut brought: PluginResult, verdict: Verdict) {
-        let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
+    fn keep(&mut self, now: Now, sample: SampleId, mut brought: PluginResult, verdict: ResultStatus) {
+        let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != ResultStatus::Unknown) else { return };
         let (row, hash) = (held.row, held.hash);
         if !brought.is_valid() {
             held.suffer(&brought.brief.findings);
         }
-        if verdict == Verdict::Accepted {
+        if verdict == ResultStatus::Accepted {
             let parent = held.clone();
             // Before it is written down: what is left out must be a doubt under the next leader, too.
             self.add_children(now, &parent, &mut brought.brief);
@@ -556,7 +558,7 @@ impl Decision {
             version,
             sample: row,
             hash: hash.to_string(),
-            accepted: i64::from(verdict == Verdict::Accepted),
+            accepted: i64::from(verdict == ResultStatus::Accepted),
             outcome: brought.outcome.to_string(),
             report: brought.report,
             brief: serde_json::to_string(&brought.brief).unwrap_or_default(),
@@ -588,12 +590,12 @@ pub enum Unschedulable {
     NothingToRun,
     /// The scheduler does not accept it now.
     #[error("the scheduler does not take it: {0:?}")]
-    Refused(Refused),
+    Refused(RunqRefusal),
 }
 
 impl Unschedulable {
     /// Whether the sample may be accepted later: nothing is wrong with it, but the scheduler has no room.
     pub fn is_for_now(&self) -> bool {
-        matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses) | Unschedulable::TooMany(_))
+        matches!(self, Self::Refused(RunqRefusal::Full | RunqRefusal::TooManyClasses) | Self::TooMany(_))
     }
 }

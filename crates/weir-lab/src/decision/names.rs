@@ -5,15 +5,15 @@ use std::hash::Hash;
 
 /// Names with numbers from 0. A number is never given to another name.
 #[derive(Debug)]
-pub(super) struct Names<T> {
+pub(super) struct NumberedNames<T> {
     numbers: HashMap<T, u32>,
     names: Vec<T>,
     most: usize,
 }
 
-impl<T: Clone + Eq + Hash> Names<T> {
-    pub(super) fn new(most: usize) -> Names<T> {
-        Names { numbers: HashMap::new(), names: Vec::new(), most }
+impl<T: Clone + Eq + Hash> NumberedNames<T> {
+    pub(super) fn new(most: usize) -> NumberedNames<T> {
+        NumberedNames { numbers: HashMap::new(), names: Vec::new(), most }
     }
 
     /// The number of a name, a new one if it has none; none if all are given.

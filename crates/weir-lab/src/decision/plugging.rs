@@ -3,11 +3,11 @@
 use super::machine::Machine;
 use super::{Decision, MachineId, Now, VmOffer};
 use crate::wire::{self, Message};
-use weir_core::runq::{Offer, Refused, VmId};
+use weir_core::runq::{Offer, RunqRefusal, VmId};
 
 impl Decision {
     /// A machine has connected. Its VMs count as on revert until it reports otherwise.
-    pub fn plug(&mut self, now: Now, node: &str, vms: &[VmOffer]) -> Result<MachineId, Refused> {
+    pub fn plug(&mut self, now: Now, node: &str, vms: &[VmOffer]) -> Result<MachineId, RunqRefusal> {
         let offers: Vec<Offer> = vms.iter().map(|vm| self.offer(vm)).collect();
         let group = self.scheduler.plug(now.clock, &offers)?;
         self.machines_given += 1;

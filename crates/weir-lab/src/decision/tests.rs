@@ -138,10 +138,10 @@ fn a_sample_is_written_down_then_sent_then_done() {
         (11, EPOCH << 32 | 1, EPOCH, "n1", "vm_0")
     );
     assert_eq!((assignment.attempt.cast_signed(), assignment.epoch), (row.id, 5));
-    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), Verdict::Accepted);
-    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), Verdict::Duplicate);
+    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), ResultStatus::Accepted);
+    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "yara", true)), ResultStatus::Duplicate);
     assert!(ended(&lab.take()).is_empty());
-    assert_eq!(lab.result(at(3), machine, brought(assignment.attempt, "strings", true)), Verdict::Accepted);
+    assert_eq!(lab.result(at(3), machine, brought(assignment.attempt, "strings", true)), ResultStatus::Accepted);
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "done")]);
     assert_eq!(lab.open(), 0);
@@ -158,7 +158,7 @@ fn what_a_machine_may_not_bring_changes_nothing() {
         (machine, brought(attempt + 1, "strings", true)),
         (machine, brought(attempt, "moon", true)),
     ] {
-        assert_eq!(lab.result(at(2), machine, brought), Verdict::Unknown);
+        assert_eq!(lab.result(at(2), machine, brought), ResultStatus::Unknown);
     }
     lab.ended(at(2), other, attempt.cast_signed());
     let work = lab.take();
@@ -193,7 +193,7 @@ fn a_new_leader_goes_on_with_what_the_old_one_had() {
     assert!(calls.contains(&"yara".to_owned()), "{calls:?}");
     assert_eq!(lab.open(), 1);
     // The old leader's attempt was not lost after all.
-    assert_eq!(lab.late_result(at(2), 11, brought(3 << 32 | 9, "yara", true)), Verdict::Accepted);
+    assert_eq!(lab.late_result(at(2), 11, brought(3 << 32 | 9, "yara", true)), ResultStatus::Accepted);
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "done")]);
     assert_eq!((work.batch.results[0].attempt, work.batch.results[0].accepted), (3 << 32 | 9, 1));
@@ -255,7 +255,7 @@ fn a_machine_that_refused_by_chance_does_not_rest() {
         lab.refused(at(0), machine, attempt, "busy");
         lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
         let attempt = assigned(&lab.take())[0].attempt;
-        assert_eq!(lab.result(at(0), machine, brought(attempt, "strings", true)), Verdict::Accepted);
+        assert_eq!(lab.result(at(0), machine, brought(attempt, "strings", true)), ResultStatus::Accepted);
         lab.ended(at(0), machine, attempt.cast_signed());
         lab.vm_status(at(0), machine, "vm_0", wire::VmStatus::default());
     }
@@ -360,7 +360,7 @@ fn a_drained_machine_ends_its_work_and_gets_no_more() {
     lab.drain_node(at(2), "n1");
     lab.admit(at(3), &sample(12, &["strings"])).unwrap();
     assert!(assigned(&lab.take()).is_empty(), "the other VM is idle, but drained");
-    assert_eq!(lab.result(at(4), machine, brought(attempt, "strings", true)), Verdict::Accepted);
+    assert_eq!(lab.result(at(4), machine, brought(attempt, "strings", true)), ResultStatus::Accepted);
     lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
     lab.ended(at(5), machine, attempt.cast_signed());
     let work = lab.take();
@@ -389,7 +389,7 @@ fn figures_say_what_waits_what_runs_and_what_came_of_it() {
     lab.ended(at(6_000), machine, attempt.cast_signed());
     assert!(lab.cancel(at(6_000), 9));
     let figures = lab.figures(at(6_000));
-    assert_eq!(figures.ended, Ended { done: 1, cancelled: 1, ..Ended::default() });
+    assert_eq!(figures.ended, EndedCounts { done: 1, cancelled: 1, ..EndedCounts::default() });
     assert_eq!((figures.vms_in_use, figures.vms_on_revert, figures.attempts_lost), (1, 1, 0));
     lab.unplug(at(7_000), machine);
     let figures = lab.figures(at(7_000));
@@ -420,7 +420,7 @@ fn what_is_required_ends_well_before_the_next_begins_on_whatever_machine() {
     lab.admit(at(1), &sample(11, &["late", "strings"])).unwrap();
     let first = assigned(&lab.take());
     assert_eq!(first.iter().map(|assignment| assignment.vm.as_str()).collect::<Vec<_>>(), ["vm_0"]);
-    assert_eq!(lab.result(at(2), machine, brought(first[0].attempt, "strings", true)), Verdict::Accepted);
+    assert_eq!(lab.result(at(2), machine, brought(first[0].attempt, "strings", true)), ResultStatus::Accepted);
     let work = lab.take();
     assert!(ended(&work).is_empty(), "one plugin is left");
     let next = assigned(&work);

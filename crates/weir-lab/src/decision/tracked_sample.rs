@@ -34,11 +34,11 @@ pub(super) struct TrackedSample {
     /// Most samples have none.
     choices: Option<Arc<Choices>>,
     /// Most samples have nothing of this while they wait.
-    progress: Option<Box<Progress>>,
+    progress: Option<Box<SampleProgress>>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Progress {
+struct SampleProgress {
     findings: Vec<Finding>,
     /// A plugin that can judge files that did not run calls it safe.
     vouched_for: bool,
@@ -113,7 +113,7 @@ impl TrackedSample {
     /// Everything that is known of it. Signs from failed attempts count in full if no attempt succeeded, and are only a doubt if one did:
     /// a sample that crashes its guest only now and then is not clean, but a busy machine makes no sample suspicious.
     fn findings(&self, ended_well: bool) -> Vec<Finding> {
-        let none = Progress::default();
+        let none = SampleProgress::default();
         let progress = self.progress.as_deref().unwrap_or(&none);
         let doubt = |finding: &Finding| match ended_well {
             true => Finding { level: Level::Unknown, ..finding.clone() },
@@ -126,7 +126,7 @@ impl TrackedSample {
 
     /// The doubt about a file that would run elsewhere and did not run here. That clamd has no signature does not remove it; a plugin of
     /// the site's own that calls the file safe does.
-    fn not_run(&self, progress: &Progress) -> Option<Finding> {
+    fn not_run(&self, progress: &SampleProgress) -> Option<Finding> {
         let what = self.unrun.filter(|_| !progress.vouched_for)?;
         let why = match self.choices().restrict() {
             true => "it was not run, as whoever handed it in chose",
@@ -136,7 +136,7 @@ impl TrackedSample {
     }
 
     /// The doubt about a file that was run as what its bytes say, and that another program would open because of its name.
-    fn run_otherwise(&self, progress: &Progress) -> Option<Finding> {
+    fn run_otherwise(&self, progress: &SampleProgress) -> Option<Finding> {
         let what = self.otherwise.filter(|_| !progress.vouched_for)?;
         let why = "it was run as what its bytes say, and by its name something else opens it";
         Some(Finding { level: Level::Unknown, text: format!("{why}: {what}") })

@@ -2,7 +2,7 @@
 
 use super::{Decision, Now};
 use std::time::Duration;
-use weir_core::runq::{End, Plugins, Tags, Unmet, VmId, Why};
+use weir_core::runq::{Plugins, SampleEnd, Tags, Unmet, VmId, Why};
 use weir_core::time::Instant;
 
 impl Decision {
@@ -76,12 +76,12 @@ impl Decision {
     }
 }
 
-fn ended(end: End) -> &'static str {
+fn ended(end: SampleEnd) -> &'static str {
     match end {
-        End::Done => "done",
-        End::Quarantined => "quarantined",
-        End::Unserviceable => "unserviceable",
-        End::Cancelled => "cancelled",
+        SampleEnd::Done => "done",
+        SampleEnd::Quarantined => "quarantined",
+        SampleEnd::Unserviceable => "unserviceable",
+        SampleEnd::Cancelled => "cancelled",
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::fence::watch::{Excess, Watch, family};
 use super::fence::{self, FenceSpec, Maker, NoFence};
-use crate::cgroup::{Group, Hierarchy};
+use crate::cgroup::{ControlGroup, Hierarchy};
 use crate::job::{BadReport, Job, Report};
 use crate::plugin::{Plugin, Run};
 use std::ffi::OsString;
@@ -119,7 +119,7 @@ async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, 
 #[derive(Debug)]
 pub(super) struct Family {
     child: Child,
-    group: Option<Group>,
+    group: Option<ControlGroup>,
 }
 
 impl Family {
@@ -128,7 +128,7 @@ impl Family {
         let limits = &plugin.limits;
         let group = Hierarchy::of_this_machine()
             .and_then(|all| all.group("plugin", limits.memory_bytes, limits.processes).ok());
-        let groups = group.as_ref().map(Group::folders).unwrap_or_default();
+        let groups = group.as_ref().map(ControlGroup::folders).unwrap_or_default();
         let spec = FenceSpec::of(plugin, job, maker)?.in_groups(groups);
         let mut command = Command::from(spec.command(&program(command, plugin, job)?));
         command.env("PATH", fence::PATH).env("HOME", "/tmp").env("TMPDIR", "/tmp").env("LANG", "C.UTF-8");
@@ -142,7 +142,7 @@ impl Family {
 
     fn watch(&self, plugin: &Plugin, job: &Path) -> Watch {
         let (memory_max, disk_max) = (plugin.limits.memory_bytes, plugin.limits.disk_bytes);
-        let (first, kills) = (self.child.id().unwrap_or(0), self.group.as_ref().map(Group::kills));
+        let (first, kills) = (self.child.id().unwrap_or(0), self.group.as_ref().map(ControlGroup::kills));
         Watch { first, output: job.join("output"), kills, memory_max, disk_max }
     }
 

@@ -22,7 +22,7 @@ use crate::wire::{Message, VmStatus};
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use weir_core::runq::{Refused, Settings, Verdict};
+use weir_core::runq::{ResultStatus, RunqRefusal, Settings};
 use weir_core::time::Instant;
 use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 
@@ -301,7 +301,7 @@ impl Leader {
                 self.admit(open);
             }
         }
-        if self.decision.late_result(now, sample, brought) == Verdict::Unknown {
+        if self.decision.late_result(now, sample, brought) == ResultStatus::Unknown {
             tracing::debug!(sample, "a result of a sample that has ended is not kept");
         }
         Ok(())
@@ -395,7 +395,7 @@ impl Leader {
             Ok(()) => return Admitted::Yes,
             Err(why) if why.is_for_now() => {
                 self.postponed = Some(self.postponed.map_or(id, |first| first.min(id)));
-                if why == Unschedulable::Refused(Refused::Full) {
+                if why == Unschedulable::Refused(RunqRefusal::Full) {
                     return Admitted::Full;
                 }
             }

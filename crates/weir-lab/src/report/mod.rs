@@ -15,7 +15,7 @@ pub use attack::Technique;
 pub use behaviour::Acted;
 pub(crate) use ioc::is_foreign;
 pub use ioc::{Ioc, IocKind};
-pub use timeline::Event;
+pub use timeline::TimelineEvent;
 pub use weir_guest::behaviour::{
     Act, Behaviour, Capture, FileChange, Network, Persistence, Process, RegistryChange, Screen,
 };

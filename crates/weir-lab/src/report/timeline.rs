@@ -11,7 +11,7 @@ use weir_guest::behaviour::{Act, FileChange, Network, Persistence, Process, Regi
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct TimelineEvent {
     /// When, in milliseconds since the sample began.
     pub at_ms: Option<u64>,
     /// `process`, `file`, `network`, `registry`, `stays` or `act`.
@@ -32,18 +32,19 @@ struct Hit<'a> {
 
 impl Merged {
     /// The events of one run, in order.
-    pub fn timeline(&self, acted: &Acted) -> Vec<Event> {
+    pub fn timeline(&self, acted: &Acted) -> Vec<TimelineEvent> {
         let findings = self.techniques.iter().flat_map(|technique| &technique.findings);
         let hits: Vec<Hit<'_>> = findings.filter_map(|finding| hit(finding)).collect();
         let seen = &acted.seen;
-        let mut known: Vec<Known<'_>> = Vec::new();
+        let mut known: Vec<EventWithRules<'_>> = Vec::new();
         known.extend(seen.processes.iter().map(process));
         known.extend(seen.files.iter().map(|change| file(change, &seen.sample)));
         known.extend(seen.network.iter().map(network));
         known.extend(seen.registry.iter().map(registry));
         known.extend(seen.persistence.iter().map(way));
         known.extend(seen.acts.iter().map(act));
-        let mut events: Vec<Event> = known.into_iter().map(|(event, rules)| event.named(&rules, &hits)).collect();
+        let mut events: Vec<TimelineEvent> =
+            known.into_iter().map(|(event, rules)| event.named(&rules, &hits)).collect();
         events.sort_by_key(|event| event.at_ms.unwrap_or(u64::MAX));
         events
     }
@@ -59,9 +60,9 @@ fn hit(finding: &str) -> Option<Hit<'_>> {
 /// A shorter evidence is not enough to recognise an event.
 const EVIDENCE_MIN: usize = 4;
 
-impl Event {
+impl TimelineEvent {
     /// Adds the techniques of those rules that matched and that fit this event: because it is of their kind, or because they name it.
-    fn named(mut self, rules: &[&str], hits: &[Hit<'_>]) -> Event {
+    fn named(mut self, rules: &[&str], hits: &[Hit<'_>]) -> TimelineEvent {
         let names_it = |hit: &Hit<'_>| match hit.evidence {
             short if short.len() < EVIDENCE_MIN => false,
             // Ways to stay are separate events.
@@ -83,13 +84,13 @@ fn is_path(evidence: &str) -> bool {
 }
 
 /// An event, and the rules that are about events of its kind.
-type Known<'a> = (Event, Vec<&'a str>);
+type EventWithRules<'a> = (TimelineEvent, Vec<&'a str>);
 
-fn event(at_ms: Option<u64>, kind: &'static str, pid: u32, text: String) -> Event {
-    Event { at_ms, kind, pid, text, techniques: BTreeSet::new() }
+fn event(at_ms: Option<u64>, kind: &'static str, pid: u32, text: String) -> TimelineEvent {
+    TimelineEvent { at_ms, kind, pid, text, techniques: BTreeSet::new() }
 }
 
-fn process(process: &Process) -> Known<'_> {
+fn process(process: &Process) -> EventWithRules<'_> {
     let command = process.arguments.join(" ");
     let text = match (command.is_empty(), command.starts_with(&process.path)) {
         (true, _) => process.path.clone(),
@@ -99,7 +100,7 @@ fn process(process: &Process) -> Known<'_> {
     (event(process.at_ms, "process", process.pid, text), Vec::new())
 }
 
-fn file<'a>(change: &'a FileChange, sample: &str) -> Known<'a> {
+fn file<'a>(change: &'a FileChange, sample: &str) -> EventWithRules<'a> {
     let to = change.to.as_ref().map(|to| format!(" to {to}")).unwrap_or_default();
     let text = format!("{} {}{to}", change.what, change.path);
     let rules = match change {
@@ -110,7 +111,7 @@ fn file<'a>(change: &'a FileChange, sample: &str) -> Known<'a> {
     (event(change.at_ms, "file", change.pid, text), rules)
 }
 
-fn network(call: &Network) -> Known<'_> {
+fn network(call: &Network) -> EventWithRules<'_> {
     let host = if call.host.is_empty() { String::new() } else { format!(" ({})", call.host) };
     let detail = if call.detail.is_empty() { String::new() } else { format!(": {}", call.detail) };
     let text = format!("{} {}{host}{detail}", call.what, call.to);
@@ -118,16 +119,16 @@ fn network(call: &Network) -> Known<'_> {
     (event(call.at_ms, "network", call.pid, text), rules)
 }
 
-fn registry(change: &RegistryChange) -> Known<'_> {
+fn registry(change: &RegistryChange) -> EventWithRules<'_> {
     let data = if change.data.is_empty() { String::new() } else { format!(" = {}", change.data) };
     (event(change.at_ms, "registry", 0, format!("{} {}\\{}{data}", change.what, change.key, change.name)), Vec::new())
 }
 
-fn way(way: &Persistence) -> Known<'_> {
+fn way(way: &Persistence) -> EventWithRules<'_> {
     (event(way.at_ms, "stays", 0, format!("{}: {}", way.what, way.path)), vec![&way.what])
 }
 
-fn act(act: &Act) -> Known<'_> {
+fn act(act: &Act) -> EventWithRules<'_> {
     let rules: &[&str] = match act.what.as_str() {
         "takes-orders" => &["takes-orders", "takes-windows-orders"],
         "second-stage" => &["runs-fetched"],

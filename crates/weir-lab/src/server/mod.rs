@@ -18,7 +18,7 @@ use crate::cluster::call::fetch_from_any;
 use crate::cluster::connection::{Caller, Lines, tune};
 use crate::cluster::elector::Post;
 use crate::cluster::enrolment::{self, Welcome};
-use crate::cluster::identity::{Identity, Shown};
+use crate::cluster::identity::{Identity, PeerIdentity};
 use crate::cluster::registry::{Registry, row};
 use crate::cluster::reports::MachineReport;
 use crate::dispatcher::Envelope;
@@ -63,7 +63,7 @@ const REPORTS_KIB: usize = 256 << 10;
 
 /// What the handler of a connection needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Server {
+pub(crate) struct LabServer {
     node: Node,
     caller: Caller,
     registry: Registry,
@@ -99,18 +99,29 @@ struct Peer {
     address: IpAddr,
 }
 
-impl Server {
+impl LabServer {
     pub(crate) fn new(
         node: Node,
         caller: Caller,
         registry: Registry,
         election_ends: ElectionEnds,
         life: Duration,
-    ) -> Server {
+    ) -> LabServer {
         let (reports, joining) = (Arc::new(Semaphore::new(REPORTS_KIB)), Arc::new(Semaphore::new(JOINING_MAX)));
         let (unknown_peers, connected, dispatching) =
             (UnknownPeers::default(), ConnectionCounts::default(), ConnectionCounts::default());
-        Server { node, caller, registry, election_ends, life, reports, joining, unknown_peers, connected, dispatching }
+        LabServer {
+            node,
+            caller,
+            registry,
+            election_ends,
+            life,
+            reports,
+            joining,
+            unknown_peers,
+            connected,
+            dispatching,
+        }
     }
 
     /// Accepts connections for ever.
@@ -155,12 +166,12 @@ impl Server {
         let Some(certificate) = certificate else {
             return if context == "join" { self.join(lines, write).await } else { Ok(()) };
         };
-        let Some(shown) = Shown::by(&certificate) else { return Ok(()) };
+        let Some(shown) = PeerIdentity::by(&certificate) else { return Ok(()) };
         let Some(public_key) = Identity::public_key(&certificate) else { return Ok(()) };
         if !self.registry.admits(&shown).await {
             return Ok(());
         }
-        let Shown { identity, key, .. } = shown;
+        let PeerIdentity { identity, key, .. } = shown;
         drop(unknown);
         let Ok(_entered) = self.connected.enter(identity.id(), address, CONNECTIONS_A_MACHINE) else { return Ok(()) };
         let peer = Peer { identity, key, public_key, address };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::clock::Clock;
+use crate::cluster::clock::CalendarClock;
 use crate::cluster::connection::{SILENCE, far_end};
 use crate::cluster::credential_store::CredentialStore;
 use crate::cluster::credentials::Credentials;
@@ -77,7 +77,7 @@ async fn lab() -> Lab {
     let claim = Claim { priority: Priority(3), index: ProcessingIndex(5), stands: true };
     let election_ends =
         ElectionEnds { frames: heard, post: watch::Sender::new(Post::Leaderless).subscribe(), boot: Boot(1), claim };
-    let server = Server::new(node, caller, Registry::new(records.clone()), election_ends, LIFE);
+    let server = LabServer::new(node, caller, Registry::new(records.clone()), election_ends, LIFE);
     tokio::spawn(server.run(listener));
     Lab { home, samples, records, credentials, store, now_s, frames, at }
 }
@@ -86,7 +86,7 @@ async fn lab() -> Lab {
 fn store(folder: &std::path::Path, credentials: &Credentials, now_s: &Arc<AtomicU64>) -> CredentialStore {
     credentials.write(folder).unwrap();
     let now_s = now_s.clone();
-    let clock = Clock::new(move || time(&now_s));
+    let clock = CalendarClock::new(move || time(&now_s));
     CredentialStore::new(credentials.clone(), folder, clock).unwrap()
 }
 

@@ -7,7 +7,7 @@ use super::agent_connection::AgentConnection;
 use super::cell::{self, Cell};
 use super::qmp::Qmp;
 use super::{Boot, DISK, VmSettings, identity, spawner};
-use crate::cgroup::{Group, Hierarchy};
+use crate::cgroup::{ControlGroup, Hierarchy};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ pub(super) struct Qemu {
     /// The agent, while it is connected.
     agent: Option<AgentConnection>,
     /// Its memory, processes and share of the processors are limited if control groups can be made. Removed after the child.
-    _group: Option<Group>,
+    _group: Option<ControlGroup>,
 }
 
 /// How one is started.
@@ -188,13 +188,13 @@ async fn said(child: &mut Child) -> String {
 }
 
 /// The control group of a QEMU; None where none can be made.
-fn bounded(settings: &VmSettings) -> Option<Group> {
+fn bounded(settings: &VmSettings) -> Option<ControlGroup> {
     let memory = u64::from(settings.memory_mib + translations_mib(settings) + OWN_MIB) << 20;
     let group = Hierarchy::of_this_machine()?.group("vm", memory, TASKS_MAX);
     group.inspect_err(|error| tracing::warn!(%error, "a VM gets no control group")).ok()
 }
 
-fn command(start: &Start<'_>, group: Option<&Group>) -> Command {
+fn command(start: &Start<'_>, group: Option<&ControlGroup>) -> Command {
     let mut command = if start.unconfined && !cell::is_possible() { bare(start) } else { start.cell().command() };
     command.args(arguments(start));
     if let Some(group) = group {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use weir_scan::clamd::server::{Asked, Question, Questions, ReplyForm};
+use weir_scan::clamd::server::{ClamdCommand, Question, Questions, ReplyForm};
 use weir_scan::content::Content;
 
 /// Files of one session that are looked at at once; a client that asks about more is not read from until one is done.
@@ -119,17 +119,17 @@ impl Conversation<'_> {
     async fn answer(&mut self, question: Question) -> io::Result<Next> {
         let Question { asked, form } = question;
         match asked {
-            Asked::Ping => self.say(form, "PONG").await,
-            Asked::Version => self.say(form, &version()).await,
-            Asked::VersionCommands => self.say(form, &format!("{}| {COMMANDS}", version())).await,
-            Asked::Stats => self.say(form, "POOLS: 1 STATE: VALID PRIMARY END").await,
-            Asked::Session => Ok(Next::More),
-            Asked::End => Ok(Next::Enough),
-            Asked::Stream => {
+            ClamdCommand::Ping => self.say(form, "PONG").await,
+            ClamdCommand::Version => self.say(form, &version()).await,
+            ClamdCommand::VersionCommands => self.say(form, &format!("{}| {COMMANDS}", version())).await,
+            ClamdCommand::Stats => self.say(form, "POOLS: 1 STATE: VALID PRIMARY END").await,
+            ClamdCommand::Session => Ok(Next::More),
+            ClamdCommand::End => Ok(Next::Enough),
+            ClamdCommand::Stream => {
                 self.incoming = Some(Incoming::new(&self.door.room));
                 Ok(Next::More)
             }
-            Asked::Piece(octets) => match self.incoming.as_mut().map(|incoming| incoming.write(&octets)) {
+            ClamdCommand::Piece(octets) => match self.incoming.as_mut().map(|incoming| incoming.write(&octets)) {
                 Some(Err(refused)) => {
                     self.say(form, &refused.to_string()).await?;
                     // The rest of the stream would be read for nothing.
@@ -137,19 +137,19 @@ impl Conversation<'_> {
                 }
                 _ => Ok(Next::More),
             },
-            Asked::StreamEnd => match self.incoming.take().map(Incoming::seal) {
+            ClamdCommand::StreamEnd => match self.incoming.take().map(Incoming::seal) {
                 Some(sealed) => self.look(form, "stream", sealed).await,
                 None => Ok(Next::More),
             },
-            Asked::Descriptor => {
+            ClamdCommand::Descriptor => {
                 self.announced = Some(form);
                 Ok(Next::More)
             }
-            Asked::Path(path) => {
+            ClamdCommand::Path(path) => {
                 let told = "Weir opens no paths of other programs; send the file (clamdscan --stream or --fdpass)";
                 self.say(form, &format!("{path}: {told}. ERROR")).await
             }
-            Asked::Unknown => self.say(form, "UNKNOWN COMMAND").await,
+            ClamdCommand::Unknown => self.say(form, "UNKNOWN COMMAND").await,
         }
     }
 

@@ -10,7 +10,7 @@ mod settings;
 
 pub use settings::DoorSettings;
 
-use crate::door::{Closing, Door, Place, Room, Socket};
+use crate::door::{Closing, Door, DoorSpec, Room, Socket};
 use crate::scan::Scanning;
 use conversation::converse;
 use std::io;
@@ -27,8 +27,8 @@ pub(crate) struct ClamdDoor {
 
 impl ClamdDoor {
     /// The door, and where it is. Larger files are in `folder` while they are looked at.
-    pub(crate) fn new(settings: &DoorSettings, scanning: Scanning, folder: PathBuf) -> (Place, ClamdDoor) {
-        let place = Place {
+    pub(crate) fn new(settings: &DoorSettings, scanning: Scanning, folder: PathBuf) -> (DoorSpec, ClamdDoor) {
+        let place = DoorSpec {
             name: "clamd",
             about: "clamd's protocol, for other programs",
             section: "scan.clamd_door",

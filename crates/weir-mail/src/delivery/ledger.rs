@@ -24,7 +24,7 @@ pub trait Ledger: Send + Sync + 'static {
     fn body(&self, id: MessageId) -> Result<Self::Body, LedgerError>;
 
     /// Writes down what became of some recipients.
-    fn record(&self, id: MessageId, progress: &Progress) -> Result<(), LedgerError>;
+    fn record(&self, id: MessageId, progress: &DeliveryProgress) -> Result<(), LedgerError>;
 
     /// Delivery is done with these recipients of the message. If nobody else needs the message, it can be removed.
     fn finish(&self, id: MessageId, recipients: &[u32]) -> Result<(), LedgerError>;
@@ -52,7 +52,7 @@ impl<B: BodySource<Piece = Piece, Error = LedgerError>> StoredBody for B {}
 
 /// What happened to a message. Recipients go by their index in the envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Progress {
+pub enum DeliveryProgress {
     /// It was delivered to these recipients.
     Delivered(Box<[u32]>),
     /// It will never be delivered to these; their sender was told, if that was necessary.

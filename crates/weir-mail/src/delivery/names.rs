@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Numbers for names.
 #[derive(Debug)]
-pub struct Names<K: ?Sized> {
+pub struct NameNumbers<K: ?Sized> {
     known: HashMap<Arc<K>, Use>,
     next: u64,
 }
@@ -17,13 +17,13 @@ struct Use {
     count: usize,
 }
 
-impl<K: Eq + Hash + ?Sized> Default for Names<K> {
-    fn default() -> Names<K> {
-        Names { known: HashMap::new(), next: 0 }
+impl<K: Eq + Hash + ?Sized> Default for NameNumbers<K> {
+    fn default() -> NameNumbers<K> {
+        NameNumbers { known: HashMap::new(), next: 0 }
     }
 }
 
-impl<K: Eq + Hash + ?Sized> Names<K> {
+impl<K: Eq + Hash + ?Sized> NameNumbers<K> {
     /// Counts one more use of a name. Returns its number, and the copy of the name that all users share.
     pub fn take(&mut self, name: &Arc<K>) -> (Arc<K>, u64) {
         if let Some((shared, used)) = self.known.get_key_value(name) {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_number_belongs_to_one_name() {
-        let mut names: Names<str> = Names::default();
+        let mut names: NameNumbers<str> = NameNumbers::default();
         let (shared, zero) = names.take(&"a".into());
         assert!(Arc::ptr_eq(&names.take(&"a".into()).0, &shared));
         assert_eq!((zero, names.take(&"b".into()).1, names.len()), (0, 1, 2));

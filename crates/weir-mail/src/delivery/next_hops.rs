@@ -23,11 +23,11 @@ const SHOWN_MAX: usize = 100;
 
 /// What is known of all next hops.
 #[derive(Debug, Default)]
-pub struct NextHops(Mutex<HashMap<u16, Known>>);
+pub struct NextHops(Mutex<HashMap<u16, HopHistory>>);
 
 /// What is known of one.
 #[derive(Debug, Clone)]
-struct Known {
+struct HopHistory {
     tried_at: Instant,
     /// Failures since it last took something.
     failures: u32,
@@ -114,9 +114,10 @@ impl NextHops {
     /// As people see them.
     pub(super) fn view(&self, routes: &Routes) -> NextHopsView {
         let known = self.known();
-        let mut all: Vec<(u16, Option<&Known>)> = routes.servers().map(|route| (route, known.get(&route))).collect();
+        let mut all: Vec<(u16, Option<&HopHistory>)> =
+            routes.servers().map(|route| (route, known.get(&route))).collect();
         all.sort_by_key(|(route, known)| (Reverse(known.map_or(0, |known| known.failures)), known.is_some(), *route));
-        let shown = |(route, known): &(u16, Option<&Known>)| view(routes.described(*route), *known);
+        let shown = |(route, known): &(u16, Option<&HopHistory>)| view(routes.described(*route), *known);
         NextHopsView {
             hops: all.iter().take(SHOWN_MAX).map(shown).collect(),
             more: all.len().saturating_sub(SHOWN_MAX),
@@ -124,20 +125,20 @@ impl NextHops {
     }
 
     fn worked(&self, target: &Target, now: Instant) {
-        self.known().insert(target.route, Known::well(now));
+        self.known().insert(target.route, HopHistory::well(now));
     }
 
     /// It has answered, and nothing is known of how it takes mail.
     fn seen(&self, target: &Target, now: Instant) {
-        match self.known().entry(target.route).or_insert_with(|| Known::well(now)) {
+        match self.known().entry(target.route).or_insert_with(|| HopHistory::well(now)) {
             known if known.took_no_mail => (known.tried_at, known.answers) = (now, true),
-            known => *known = Known::well(now),
+            known => *known = HopHistory::well(now),
         }
     }
 
     fn failed(&self, target: &Target, outcome: &DeliveryOutcome, failure: Failure, now: Instant) {
         let mut all = self.known();
-        let known = all.entry(target.route).or_insert_with(|| Known::well(now));
+        let known = all.entry(target.route).or_insert_with(|| HopHistory::well(now));
         if known.failures == 0 {
             known.since = now;
         }
@@ -149,7 +150,7 @@ impl NextHops {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<u16, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<u16, HopHistory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,9 +164,9 @@ enum Failure {
     Question { answers: bool },
 }
 
-impl Known {
-    fn well(now: Instant) -> Known {
-        Known { tried_at: now, failures: 0, took_no_mail: false, since: now, answers: true, problem: None }
+impl HopHistory {
+    fn well(now: Instant) -> HopHistory {
+        HopHistory { tried_at: now, failures: 0, took_no_mail: false, since: now, answers: true, problem: None }
     }
 }
 
@@ -190,7 +191,7 @@ fn is_about_server(outcome: &DeliveryOutcome) -> bool {
     matches!(outcome.code, Some(421 | 500..)) || matches!(outcome.status, Status(_, 3 | 4, _))
 }
 
-fn view(name: String, known: Option<&Known>) -> NextHopView {
+fn view(name: String, known: Option<&HopHistory>) -> NextHopView {
     let date = |at: Instant| Date::new(at).rfc3339();
     NextHopView {
         name,

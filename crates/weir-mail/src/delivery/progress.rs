@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use weir_core::time::Instant;
 
-use super::ledger::Progress;
+use super::ledger::DeliveryProgress;
 use super::message::{Deferral, Job, OutgoingMessage};
 
 /// Indices in one mark; a mark has at most 64 KiB.
@@ -17,33 +17,33 @@ const FAILED: &[u8; 2] = b"dF";
 const DEFERRED: &[u8; 2] = b"dL";
 const WARNED: &[u8; 2] = b"dW";
 
-impl Progress {
+impl DeliveryProgress {
     /// The marks that say this.
     pub fn to_marks(&self) -> Vec<Box<[u8]>> {
         match self {
-            Progress::Delivered(indices) => list_marks(DELIVERED, indices),
-            Progress::Failed(indices) => list_marks(FAILED, indices),
-            Progress::Deferred { recipients, attempts, until } => {
+            DeliveryProgress::Delivered(indices) => list_marks(DELIVERED, indices),
+            DeliveryProgress::Failed(indices) => list_marks(FAILED, indices),
+            DeliveryProgress::Deferred { recipients, attempts, until } => {
                 let head = [&DEFERRED[..], &attempts.to_le_bytes(), &until.0.to_le_bytes()].concat();
                 if recipients.is_empty() { vec![head.into()] } else { list_marks(&head, recipients) }
             }
-            Progress::Warned => vec![WARNED.to_vec().into()],
+            DeliveryProgress::Warned => vec![WARNED.to_vec().into()],
         }
     }
 
     /// Reads a mark; nothing if it is not one of ours.
-    pub fn from_mark(mark: &[u8]) -> Option<Progress> {
+    pub fn from_mark(mark: &[u8]) -> Option<DeliveryProgress> {
         let (tag, rest) = mark.split_first_chunk()?;
         match tag {
-            DELIVERED => indices(rest).map(Progress::Delivered),
-            FAILED => indices(rest).map(Progress::Failed),
+            DELIVERED => indices(rest).map(DeliveryProgress::Delivered),
+            FAILED => indices(rest).map(DeliveryProgress::Failed),
             DEFERRED => {
                 let (attempts, rest) = rest.split_first_chunk()?;
                 let (until, rest) = rest.split_first_chunk()?;
                 let (attempts, until) = (u32::from_le_bytes(*attempts), Instant(u64::from_le_bytes(*until)));
-                Some(Progress::Deferred { recipients: indices(rest)?, attempts, until })
+                Some(DeliveryProgress::Deferred { recipients: indices(rest)?, attempts, until })
             }
-            WARNED => Some(Progress::Warned),
+            WARNED => Some(DeliveryProgress::Warned),
             _ => None,
         }
     }
@@ -54,16 +54,16 @@ impl Job {
     pub fn resumed<'a>(message: OutgoingMessage, marks: impl Iterator<Item = &'a [u8]>) -> Option<Job> {
         let mut job = Job::from(message);
         let mut done = BTreeSet::new();
-        for progress in marks.filter_map(Progress::from_mark) {
+        for progress in marks.filter_map(DeliveryProgress::from_mark) {
             match progress {
-                Progress::Delivered(indices) | Progress::Failed(indices) => done.extend(indices),
-                Progress::Deferred { recipients, attempts, until } => {
+                DeliveryProgress::Delivered(indices) | DeliveryProgress::Failed(indices) => done.extend(indices),
+                DeliveryProgress::Deferred { recipients, attempts, until } => {
                     let all = || job.message.recipients.iter().map(|recipient| recipient.index).collect();
                     let those = if recipients.is_empty() { all() } else { recipients };
                     let deferral = Deferral { attempts, not_before: until };
                     job.deferred.extend(those.into_iter().map(|index| (index, deferral)));
                 }
-                Progress::Warned => job.warned = true,
+                DeliveryProgress::Warned => job.warned = true,
             }
         }
         let recipients = std::mem::take(&mut job.message.recipients).into_vec();
@@ -108,24 +108,24 @@ mod tests {
     #[test]
     fn marks_and_back() {
         let all = [
-            Progress::Delivered([1, 70_000].into()),
-            Progress::Failed([0].into()),
-            Progress::Deferred { recipients: [7, 8].into(), attempts: 3, until: Instant(99) },
-            Progress::Deferred { recipients: Box::default(), attempts: 3, until: Instant(99) },
-            Progress::Warned,
+            DeliveryProgress::Delivered([1, 70_000].into()),
+            DeliveryProgress::Failed([0].into()),
+            DeliveryProgress::Deferred { recipients: [7, 8].into(), attempts: 3, until: Instant(99) },
+            DeliveryProgress::Deferred { recipients: Box::default(), attempts: 3, until: Instant(99) },
+            DeliveryProgress::Warned,
         ];
         for progress in all {
             let marks = progress.to_marks();
-            assert_eq!(Progress::from_mark(&marks[0]), Some(progress));
+            assert_eq!(DeliveryProgress::from_mark(&marks[0]), Some(progress));
         }
         for strange in [&b""[..], b"d", b"decided", b"dD123", b"dL1", b"xD"] {
-            assert_eq!(Progress::from_mark(strange), None);
+            assert_eq!(DeliveryProgress::from_mark(strange), None);
         }
     }
 
     #[test]
     fn a_long_list_fits_into_marks() {
-        let marks = Progress::Delivered((0..20_000).collect()).to_marks();
+        let marks = DeliveryProgress::Delivered((0..20_000).collect()).to_marks();
         assert!(marks.iter().all(|mark| mark.len() <= weir_store::spool::MARK_MAX));
         let job = Job::resumed(message(20_001), marks.iter().map(|mark| &**mark)).unwrap();
         assert_eq!(job.message.recipients.iter().map(|recipient| recipient.index).collect::<Vec<_>>(), [20_000]);
@@ -134,12 +134,12 @@ mod tests {
     #[test]
     fn marks_add_up() {
         let marks = [
-            Progress::Delivered([0].into()),
-            Progress::Deferred { recipients: Box::default(), attempts: 1, until: Instant(5) },
-            Progress::Deferred { recipients: [1].into(), attempts: 2, until: Instant(9) },
-            Progress::Warned,
+            DeliveryProgress::Delivered([0].into()),
+            DeliveryProgress::Deferred { recipients: Box::default(), attempts: 1, until: Instant(5) },
+            DeliveryProgress::Deferred { recipients: [1].into(), attempts: 2, until: Instant(9) },
+            DeliveryProgress::Warned,
         ];
-        let marks: Vec<_> = marks.iter().flat_map(Progress::to_marks).collect();
+        let marks: Vec<_> = marks.iter().flat_map(DeliveryProgress::to_marks).collect();
         let job = Job::resumed(message(3), marks.iter().map(|mark| &**mark)).unwrap();
         let deferral = |attempts, at| Deferral { attempts, not_before: Instant(at) };
         assert_eq!(job.deferred, [(1, deferral(2, 9)), (2, deferral(1, 5))].into());

@@ -25,9 +25,9 @@ use weir_store::spool::MessageId;
 
 use self::due_tasks::Todo;
 use self::job::{ParcelList, QueuedMessage};
-use super::ledger::Progress;
+use super::ledger::DeliveryProgress;
 use super::message::{Deferral, Job, OutgoingMessage, Recipient};
-use super::names::Names;
+use super::names::NameNumbers;
 use super::retry::RetrySchedule;
 use super::route::Target;
 use super::scheduler::{DestinationId, ParcelId, Scheduler, SenderId, Then};
@@ -65,8 +65,8 @@ pub struct Queue {
     settings: QueueSettings,
     scheduler: Scheduler<Parcel>,
     jobs: Slots<QueuedMessage>,
-    senders: Names<str>,
-    targets: Names<Target>,
+    senders: NameNumbers<str>,
+    targets: NameNumbers<Target>,
     /// Why a destination could not be reached last.
     troubles: HashMap<DestinationId, Arc<DeliveryOutcome>>,
     alarms: BTreeSet<(Instant, Slot)>,
@@ -129,7 +129,7 @@ pub struct Settlement {
     /// Of which message.
     pub id: MessageId,
     /// What happened.
-    pub progress: Vec<Progress>,
+    pub progress: Vec<DeliveryProgress>,
     /// Delivery is done with the message: these were its recipients.
     pub finished: Option<Box<[u32]>>,
 }
@@ -141,8 +141,8 @@ impl Queue {
             scheduler: Scheduler::new(settings.deliveries_max, settings.window),
             settings,
             jobs: Slots::default(),
-            senders: Names::default(),
-            targets: Names::default(),
+            senders: NameNumbers::default(),
+            targets: NameNumbers::default(),
             troubles: HashMap::new(),
             alarms: BTreeSet::new(),
             due_tasks: VecDeque::new(),
@@ -220,7 +220,7 @@ impl Queue {
             Then::Again
         } else {
             let until = self.settings.retry.next_attempt(attempts, entry.message.accepted_at, now);
-            progress.push(Progress::Deferred { recipients, attempts, until });
+            progress.push(DeliveryProgress::Deferred { recipients, attempts, until });
             self.totals.deferred += 1;
             Then::Later(until)
         };
@@ -290,12 +290,12 @@ impl Queue {
     }
 
     /// Looks at a message after something happened to it: is there something to tell, is it over?
-    fn review(&mut self, slot: Slot, mut progress: Vec<Progress>, now: Instant) -> Option<Settlement> {
+    fn review(&mut self, slot: Slot, mut progress: Vec<DeliveryProgress>, now: Instant) -> Option<Settlement> {
         let active = self.is_active(slot);
         let entry = self.jobs.get_mut(slot)?;
         let silent = entry.close_silently();
         if !silent.is_empty() {
-            progress.push(Progress::Failed(silent));
+            progress.push(DeliveryProgress::Failed(silent));
         }
         let id = entry.message.id;
         if entry.has_news() && !entry.reporting {

@@ -8,7 +8,7 @@ use weir_store::spool::{Body, MessageId, Piece, Spool, SpoolError};
 
 use weir_smtp::client::content::BodySource;
 
-use super::ledger::{Ledger, LedgerError, OwnMail, Progress};
+use super::ledger::{DeliveryProgress, Ledger, LedgerError, OwnMail};
 use super::message::{Job, OutgoingMessage};
 
 /// More progress than this is never lost to a kill, however long the disk stands still.
@@ -55,7 +55,7 @@ impl Ledger for SpoolLedger {
         Ok(SpoolBody(self.spool.body(id)?))
     }
 
-    fn record(&self, id: MessageId, progress: &Progress) -> Result<(), LedgerError> {
+    fn record(&self, id: MessageId, progress: &DeliveryProgress) -> Result<(), LedgerError> {
         progress.to_marks().into_iter().try_for_each(|mark| Ok(self.spool.mark(id, mark)?))
     }
 

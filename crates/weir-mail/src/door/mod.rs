@@ -26,7 +26,7 @@ const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// Where a door is, and who may come through it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct DoorSpec {
     /// What it is called where listeners are listed.
     pub(crate) name: &'static str,
     /// What is spoken there.
@@ -39,7 +39,7 @@ pub(crate) struct Place {
     pub(crate) connections: u32,
 }
 
-impl Place {
+impl DoorSpec {
     /// Whether this machine may connect.
     fn admits(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
@@ -87,7 +87,7 @@ pub(crate) enum DoorError {
 
 impl OpenDoors {
     /// Opens the ports that are configured; none is fine.
-    pub(crate) fn open<D: Door>(&mut self, place: Place, door: D) -> Result<(), DoorError> {
+    pub(crate) fn open<D: Door>(&mut self, place: DoorSpec, door: D) -> Result<(), DoorError> {
         let connections = Arc::new(Semaphore::new(place.connections as usize));
         self.connections.push((Arc::clone(&connections), place.connections));
         let closing = Closing(self.closing.subscribe());
@@ -106,7 +106,7 @@ impl OpenDoors {
         Ok(())
     }
 
-    fn add(&mut self, place: &Place, address: String, serving: impl Future<Output = ()> + Send + 'static) {
+    fn add(&mut self, place: &DoorSpec, address: String, serving: impl Future<Output = ()> + Send + 'static) {
         self.tasks.push(supervision::spawn("door", serving));
         self.listeners.push(Listener { name: place.name.to_owned(), address, about: place.about.to_owned() });
     }
@@ -141,7 +141,7 @@ struct Entrance<D> {
     door: Arc<D>,
     connections: Arc<Semaphore>,
     closing: Closing,
-    place: Place,
+    place: DoorSpec,
 }
 
 impl<D: Door> Entrance<D> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_foundation::supervision;
 use weir_smtp::reception::{Alarm, Reception};
-use weir_store::spool::{FoundMessage, MessageId, Place, Spool};
+use weir_store::spool::{FoundMessage, MailLocation, MessageId, Spool};
 
 /// Between two attempts at what could not be decided; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
@@ -79,7 +79,7 @@ impl Recovery<'_> {
             self.held.found(part);
         }
         if matches!(letter.origin, LetterOrigin::Submitted | LetterOrigin::Released) {
-            self.spool.shares().add(id, Place::Spool, &letter.owner, found.size);
+            self.spool.shares().add(id, MailLocation::Spool, &letter.owner, found.size);
         }
         let places = match letter.origin {
             LetterOrigin::Released | LetterOrigin::Own | LetterOrigin::Received => (0..letter.to.len()).collect(),

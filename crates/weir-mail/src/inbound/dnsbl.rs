@@ -5,7 +5,7 @@
 //! in time. Silence counts as nothing, so a dead list lets mail in and keeps none out. Lists are asked beside each other, each client
 //! once for a while. A list may have a negative weight: whoever is on it is trusted for more.
 
-use super::authenticity::names::{Names, can_be_name};
+use super::authenticity::names::{DnsResolver, can_be_name};
 use crate::delivery::resolver::{Dns, ResolverError, resolver};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -89,7 +89,7 @@ pub(super) struct Listed {
 /// Looks clients up.
 pub(super) struct Dnsbl {
     settings: DnsblSettings,
-    names: Names,
+    names: DnsResolver,
     known: Mutex<CachedAnswers>,
     places: Semaphore,
 }
@@ -101,7 +101,7 @@ impl Dnsbl {
             return Ok(None);
         }
         let (known, places) = (Mutex::default(), Semaphore::new(ASKED_MAX));
-        Ok(Some(Dnsbl { settings: settings.clone(), names: Names(resolver(dns)?), known, places }))
+        Ok(Some(Dnsbl { settings: settings.clone(), names: DnsResolver(resolver(dns)?), known, places }))
     }
 
     /// What the lists say of a client.

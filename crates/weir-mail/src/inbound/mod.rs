@@ -32,7 +32,7 @@ use crate::client_network::network_of;
 use crate::delivery::resolver::ResolverError;
 use crate::delivery::route::canonical;
 use crate::held::HeldMail;
-use crate::intake::header::Header;
+use crate::intake::header::MailHeader;
 use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, LetterOrigin};
 use crate::orders::Orders;
@@ -59,7 +59,7 @@ use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, PolicyVerdict};
 use weir_smtp::trusted;
 use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::Records;
@@ -179,7 +179,7 @@ impl Inbound {
         }
     }
 
-    async fn take(&self, peer: &SmtpPeer, envelope: &mut Envelope, body: InboundBody) -> Result<Reply, Refused> {
+    async fn take(&self, peer: &SmtpPeer, envelope: &mut Envelope, body: InboundBody) -> Result<Reply, RefusedMessage> {
         let shared = &self.shared;
         self.complete_postmaster(envelope);
         if !shared.settings.relays_for(peer) {
@@ -194,7 +194,7 @@ impl Inbound {
         let origin = Provenance::of(peer, envelope, &shared.settings);
         let id = draft.id();
         let mut letter = self.letter(envelope, origin, &header);
-        let refused = |reply| Refused { reply, subject: header.subject.clone() };
+        let refused = |reply| RefusedMessage { reply, subject: header.subject.clone() };
         self.look_at_senders(peer, &header, &mut letter).map_err(refused)?;
         if let Some(dnsbl) = shared.dnsbl.as_ref().filter(|_| shared.settings.is_stranger(peer)) {
             letter.added = dnsbl.look_up(peer.client).await.line();
@@ -217,8 +217,8 @@ impl Inbound {
     }
 
     /// Writes down what was refused, so that people find it.
-    fn note(&self, peer: &SmtpPeer, from: &MailFrom, to: &[RcptTo], refused: &Refused) {
-        let Refused { reply, subject } = refused;
+    fn note(&self, peer: &SmtpPeer, from: &MailFrom, to: &[RcptTo], refused: &RefusedMessage) {
+        let RefusedMessage { reply, subject } = refused;
         let facts = Facts {
             from: from.mailbox.as_ref().map_or("", |from| from.as_str()).to_owned(),
             to: to.iter().map(|to| to.mailbox.as_str().to_owned()).collect(),
@@ -231,7 +231,7 @@ impl Inbound {
     }
 
     /// Whether people block the sender, in the envelope or in From, or allow it.
-    fn look_at_senders(&self, peer: &SmtpPeer, header: &Header, letter: &mut Letter) -> Result<(), Reply> {
+    fn look_at_senders(&self, peer: &SmtpPeer, header: &MailHeader, letter: &mut Letter) -> Result<(), Reply> {
         let rules = self.shared.senders.now();
         let names = || std::iter::once(letter.from.as_str()).chain(header.from.iter().map(String::as_str));
         match rules.blocks(names()) {
@@ -243,7 +243,7 @@ impl Inbound {
     }
 
     /// What the spool remembers of a message.
-    fn letter(&self, envelope: &Envelope, origin: Provenance, header: &Header) -> Letter {
+    fn letter(&self, envelope: &Envelope, origin: Provenance, header: &MailHeader) -> Letter {
         let shared = &self.shared;
         let (owner, source) = (network_of(origin.address), origin.address.to_string());
         let mut letter = Letter::new(envelope, LetterOrigin::Received, &owner, &source, (shared.clock.0)().0);
@@ -258,7 +258,7 @@ impl Inbound {
         &self,
         id: MessageId,
         letter: Letter,
-        header: &Header,
+        header: &MailHeader,
         evidence: Evidence,
     ) -> Result<Letter, Reply> {
         let Some(evaluator) = &self.shared.evaluator else { return Ok(letter) };
@@ -328,14 +328,14 @@ pub enum InboundError {
 }
 
 /// Why a message is not taken, and its subject where that is known.
-struct Refused {
+struct RefusedMessage {
     reply: Reply,
     subject: String,
 }
 
-impl From<Reply> for Refused {
-    fn from(reply: Reply) -> Refused {
-        Refused { reply, subject: String::new() }
+impl From<Reply> for RefusedMessage {
+    fn from(reply: Reply) -> RefusedMessage {
+        RefusedMessage { reply, subject: String::new() }
     }
 }
 
@@ -379,7 +379,7 @@ impl Reception for Inbound {
         LoginVerdict::Unavailable(Reply::new(502, Status(5, 5, 1), "nobody logs in here; use the submission port"))
     }
 
-    async fn mail_from(&self, peer: &SmtpPeer, from: &MailFrom) -> Verdict {
+    async fn mail_from(&self, peer: &SmtpPeer, from: &MailFrom) -> PolicyVerdict {
         let rules = self.shared.senders.now();
         let blocked = || rules.blocks(from.mailbox.iter().map(Mailbox::as_str)).map(senders::refusal);
         let may_come = match self.shared.settings.is_stranger(peer) {
@@ -387,23 +387,23 @@ impl Reception for Inbound {
             false => Ok(()),
         };
         match may_come {
-            Ok(()) => Verdict::Accept,
+            Ok(()) => PolicyVerdict::Accept,
             Err(reply) => {
                 self.note(peer, from, &[], &reply.clone().into());
-                Verdict::Refuse(reply)
+                PolicyVerdict::Refuse(reply)
             }
         }
     }
 
-    async fn rcpt_to(&self, peer: &SmtpPeer, envelope: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &SmtpPeer, envelope: &Envelope, to: &RcptTo) -> PolicyVerdict {
         if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
         match self.judge(peer, to).await {
-            Ok(()) => Verdict::Accept,
+            Ok(()) => PolicyVerdict::Accept,
             Err(reply) => {
                 self.note(peer, &envelope.sender, std::slice::from_ref(to), &reply.clone().into());
-                Verdict::Refuse(reply)
+                PolicyVerdict::Refuse(reply)
             }
         }
     }

@@ -18,7 +18,7 @@ const MESSAGE_ID_MAX: usize = 250;
 
 /// What matters of a header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Header {
+pub(crate) struct MailHeader {
     /// The addresses in From.
     pub(crate) from: Vec<String>,
     /// How many fields are called so, readable or not.
@@ -35,11 +35,11 @@ pub(crate) struct Header {
     pub(crate) topmost_received: String,
 }
 
-impl Header {
+impl MailHeader {
     /// Reads a header block that ends with its last field, or with the empty line.
-    pub(crate) fn read(block: &[u8]) -> Header {
+    pub(crate) fn read(block: &[u8]) -> MailHeader {
         let parsed = MessageParser::new().parse_headers(block);
-        let mut header = Header { from_fields: fields_called(b"from", block), ..Header::default() };
+        let mut header = MailHeader { from_fields: fields_called(b"from", block), ..MailHeader::default() };
         let Some(message) = parsed else { return header };
         for field in message.headers() {
             match field.name {
@@ -94,7 +94,7 @@ pub(crate) fn for_fuzz(data: &[u8]) {
         let early = data.get(..cut).and_then(|part| end_of_header(part, 0));
         early.or_else(|| end_of_header(data, cut)) == end
     }));
-    let header = Header::read(data.get(..end.unwrap_or(data.len())).unwrap_or_default());
+    let header = MailHeader::read(data.get(..end.unwrap_or(data.len())).unwrap_or_default());
     for text in [&header.subject, &header.topmost_received] {
         assert!(text.chars().count() <= RECEIVED_MAX && !text.chars().any(char::is_control));
     }
@@ -142,9 +142,9 @@ mod tests {
         let block = b"Received: from x (y [192.0.2.9])\r\n\t(Authenticated sender: ann)\r\n\tby z; now\r\n\
             Received: from a by b; then\r\nFrom: \"Ann, A.\" <ann@example.org>, bob@example.org\r\n\
             Subject: =?utf-8?q?caf=C3=A9?=\r\n and more\r\nDate: Sun, 15 Nov 2026 03:04:00 +0000\r\n\r\n";
-        let named = Header::read(b"Message-ID:\r\n <a.b@example.org>\r\n\r\n");
+        let named = MailHeader::read(b"Message-ID:\r\n <a.b@example.org>\r\n\r\n");
         assert_eq!((named.has_message_id, named.message_id.as_str()), (true, "<a.b@example.org>"));
-        let header = Header::read(block);
+        let header = MailHeader::read(block);
         assert_eq!(header.from, ["ann@example.org", "bob@example.org"]);
         assert_eq!(header.from_fields, 1);
         assert_eq!(header.subject, "café and more");
@@ -160,7 +160,7 @@ mod tests {
             (b"X-From: a@b\r\nSubject: x\r\n From: y\r\n", 0),
             (b"", 0),
         ] {
-            assert_eq!(Header::read(block).from_fields, count, "{}", String::from_utf8_lossy(block));
+            assert_eq!(MailHeader::read(block).from_fields, count, "{}", String::from_utf8_lossy(block));
         }
     }
 
@@ -180,10 +180,10 @@ mod tests {
         for block in
             [&b""[..], b"\r\n", b"no colon\r\n\r\n", b"From:\r\n\r\n", &[0xff; 300], b"From: <<<>>>,,;;\r\n\r\n"]
         {
-            let header = Header::read(block);
+            let header = MailHeader::read(block);
             assert!(header.subject.len() < 1000);
         }
         let long = format!("Subject: {}\r\n\r\n", "x".repeat(100_000));
-        assert_eq!(Header::read(long.as_bytes()).subject.len(), SUBJECT_MAX);
+        assert_eq!(MailHeader::read(long.as_bytes()).subject.len(), SUBJECT_MAX);
     }
 }

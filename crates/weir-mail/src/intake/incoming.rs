@@ -1,7 +1,7 @@
 //! A message on its way into the spool: the header is read, and changed if necessary; the body streams through.
 
 use super::forged::{without_copies, without_forged};
-use super::header::{HEADER_MAX, Header, end_of_header};
+use super::header::{HEADER_MAX, MailHeader, end_of_header};
 use super::long_lines::fold_long;
 use super::sender::belongs;
 use super::trace::times_through;
@@ -58,7 +58,7 @@ pub(crate) struct Missing {
 #[derive(Debug)]
 enum IncomingPart {
     Header(Vec<u8>),
-    Body(Header),
+    Body(MailHeader),
 }
 
 impl Incoming {
@@ -67,7 +67,7 @@ impl Incoming {
     }
 
     /// The whole message is here: its draft and what its header said.
-    pub(crate) async fn complete(mut self) -> Result<(Draft, Header), Reply> {
+    pub(crate) async fn complete(mut self) -> Result<(Draft, MailHeader), Reply> {
         if let IncomingPart::Header(block) = &mut self.part {
             // A message may be a header alone.
             let block = std::mem::take(block);
@@ -80,7 +80,7 @@ impl Incoming {
 
     async fn take_header(&mut self, block: Vec<u8>, end: usize) -> Result<(), Reply> {
         let (fields, body) = block.split_at(end.min(block.len()));
-        let header = Header::read(fields);
+        let header = MailHeader::read(fields);
         if header.received > RECEIVED_MAX {
             let text = format!("this message has been through {} servers: it goes in circles", header.received);
             return Err(Reply::new(554, Status(5, 4, 6), text));
@@ -97,7 +97,7 @@ impl Incoming {
 
 impl Care {
     /// The fields as they are kept, without those that claim to be ours; what is missing is added to `first`.
-    fn take<'a>(&self, fields: &'a [u8], header: &Header, first: &mut String) -> Result<Cow<'a, [u8]>, Reply> {
+    fn take<'a>(&self, fields: &'a [u8], header: &MailHeader, first: &mut String) -> Result<Cow<'a, [u8]>, Reply> {
         match self {
             Care::Submitted { hostname, missing, may_be } => {
                 if let Some(may_be) = may_be {
@@ -128,7 +128,7 @@ fn changed<'a>(fields: Cow<'a, [u8]>, change: fn(&[u8]) -> Cow<'_, [u8]>) -> Cow
 }
 
 impl Missing {
-    fn complete(&self, header: &Header, first: &mut String) {
+    fn complete(&self, header: &MailHeader, first: &mut String) {
         if !header.has_date {
             first.push_str(&format!("Date: {}\r\n", self.date));
         }
@@ -143,7 +143,7 @@ impl Missing {
 
 /// What people see as the sender must be one of these addresses. A From that we cannot read is refused, because people's programs may be
 /// able to read it. If there is none, the sender of the envelope is meant, where it has one.
-pub(crate) fn check_from(header: &Header, has_sender: bool, may_be: &[String]) -> Result<(), Reply> {
+pub(crate) fn check_from(header: &MailHeader, has_sender: bool, may_be: &[String]) -> Result<(), Reply> {
     let refused = |text: String| Err(Reply::new(553, Status(5, 7, 1), text));
     match (header.from_fields, header.from.iter().find(|from| !belongs(from, may_be))) {
         (_, Some(other)) => refused(format!("From names {}, which is not an address of your login", printable(other))),

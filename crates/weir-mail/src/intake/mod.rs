@@ -10,7 +10,7 @@ mod sender;
 pub(crate) mod trace;
 
 pub(crate) use authenticated::Named;
-pub(crate) use header::Header;
+pub(crate) use header::MailHeader;
 pub use incoming::Incoming;
 pub(crate) use incoming::{Care, Missing, broken_header, check_from, refusal};
 pub(crate) use sender::belongs;

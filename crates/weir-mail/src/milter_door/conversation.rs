@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use weir_smtp::envelope::{MailFrom, RcptTo};
 use weir_smtp::mailbox::Mailbox;
-use weir_smtp::milter::{Agreed, Answer, Command, Conversation};
+use weir_smtp::milter::{Agreed, Answer, Conversation, MilterCommand};
 use weir_smtp::peer::{Dialect, SmtpPeer};
 use weir_smtp::reply::{Reply, Status};
 use weir_store::diary::Facts;
@@ -47,7 +47,7 @@ pub(super) async fn converse(
     let mut buffer = vec![0; 64 << 10];
     loop {
         while let Some(command) = session.next_command()? {
-            if command == Command::Quit {
+            if command == MilterCommand::Quit {
                 return Ok(());
             }
             session.take(command).await?;
@@ -72,39 +72,39 @@ fn nobody() -> SmtpPeer {
 }
 
 impl Session<'_> {
-    fn next_command(&mut self) -> io::Result<Option<Command>> {
+    fn next_command(&mut self) -> io::Result<Option<MilterCommand>> {
         self.conversation.next_command().map_err(|garbled| io::Error::new(io::ErrorKind::InvalidData, garbled))
     }
 
-    async fn take(&mut self, command: Command) -> io::Result<()> {
+    async fn take(&mut self, command: MilterCommand) -> io::Result<()> {
         let answered = self.conversation.is_answered(&command);
         let answer = match command {
-            Command::Negotiate(_) => return self.agree().await,
-            Command::Macros { of, values } => {
+            MilterCommand::Negotiate(_) => return self.agree().await,
+            MilterCommand::Macros { of, values } => {
                 self.note_macros(of, values);
                 return Ok(());
             }
-            Command::Connect { name, address } => self.connected(&name, address),
-            Command::Helo(name) => {
+            MilterCommand::Connect { name, address } => self.connected(&name, address),
+            MilterCommand::Helo(name) => {
                 self.transaction = None;
                 self.client.helo = Some(printable(&name).into());
                 Answer::Continue
             }
-            Command::Mail(words) => self.mail(&words),
-            Command::Recipient(words) => self.recipient(&words),
-            Command::Data | Command::Unknown(_) => Answer::Continue,
-            Command::Header { name, value } => {
+            MilterCommand::Mail(words) => self.mail(&words),
+            MilterCommand::Recipient(words) => self.recipient(&words),
+            MilterCommand::Data | MilterCommand::Unknown(_) => Answer::Continue,
+            MilterCommand::Header { name, value } => {
                 let spaced = self.leaves_space();
                 self.with_message(|message| message.header(&name, &value, spaced))
             }
-            Command::EndOfHeader => self.with_message(Message::end_of_header),
-            Command::Body(piece) => self.with_message(|message| message.body(&piece)),
-            Command::EndOfMessage(piece) => return self.decide(&piece).await,
-            Command::Abort | Command::Quit => {
+            MilterCommand::EndOfHeader => self.with_message(Message::end_of_header),
+            MilterCommand::Body(piece) => self.with_message(|message| message.body(&piece)),
+            MilterCommand::EndOfMessage(piece) => return self.decide(&piece).await,
+            MilterCommand::Abort | MilterCommand::Quit => {
                 self.forget_message();
                 Answer::Continue
             }
-            Command::QuitNewConnection => {
+            MilterCommand::QuitNewConnection => {
                 self.forget_message();
                 self.client = nobody();
                 Answer::Continue

@@ -4,12 +4,12 @@ use super::message::{Complete, Message};
 use super::{MilterDoor, OnFound};
 use crate::client_network::network_of;
 use crate::inbound::senders;
-use crate::intake::header::Header;
+use crate::intake::header::MailHeader;
 use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::Transit;
 use crate::scan::MailAnswer;
-use crate::submission::{Asked, copied, header_of};
+use crate::submission::{OfferedMessage, copied, header_of};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use weir_foundation::date::Date;
@@ -90,7 +90,7 @@ impl Transaction {
         let case = DoorCase { door, server, client, login, written, envelope, unreadable, queue_id, header, complete };
         match case.decide().await {
             Ok(answers) => answers,
-            Err(Refused { reply, verdict }) => {
+            Err(MilterRefusal { reply, verdict }) => {
                 tracing::info!(server, queue_id = case.queue_id, login = case.login, reply = reply.text(), "refused");
                 let (subject, size) = (case.header.subject.clone(), case.complete.content.length());
                 let facts = Facts { subject, size, verdict, ..facts(&case.client, &case.envelope) };
@@ -113,14 +113,14 @@ fn facts(client: &SmtpPeer, envelope: &Envelope) -> Facts {
 }
 
 /// Why a message is not taken, and what the scan found if that is why.
-struct Refused {
+struct MilterRefusal {
     reply: Reply,
     verdict: String,
 }
 
-impl From<Reply> for Refused {
-    fn from(reply: Reply) -> Refused {
-        Refused { reply, verdict: String::new() }
+impl From<Reply> for MilterRefusal {
+    fn from(reply: Reply) -> MilterRefusal {
+        MilterRefusal { reply, verdict: String::new() }
     }
 }
 
@@ -134,12 +134,12 @@ struct DoorCase<'a> {
     envelope: Envelope,
     unreadable: bool,
     queue_id: String,
-    header: Header,
+    header: MailHeader,
     complete: Complete,
 }
 
 impl DoorCase<'_> {
-    async fn decide(&self) -> Result<Vec<Answer>, Refused> {
+    async fn decide(&self) -> Result<Vec<Answer>, MilterRefusal> {
         let mut answers = Vec::new();
         self.look_at_senders()?;
         if self.door.settings.scan {
@@ -182,7 +182,7 @@ impl DoorCase<'_> {
         }
         let envelope = Envelope { recipients, ..self.envelope.clone() };
         let Complete { content, eight_bit, long_lines, .. } = &self.complete;
-        let asked = Asked {
+        let asked = OfferedMessage {
             login,
             peer: &self.client,
             envelope: &envelope,
@@ -200,7 +200,7 @@ impl DoorCase<'_> {
         Ok(answers)
     }
 
-    async fn scan(&self) -> Result<Scanned, Refused> {
+    async fn scan(&self) -> Result<Scanned, MilterRefusal> {
         let to = self.envelope.recipients.iter().map(|to| to.mailbox.as_str().to_owned());
         let about = About {
             id: self.queue_id.clone(),
@@ -225,9 +225,9 @@ impl DoorCase<'_> {
     }
 
     /// What was found decides what becomes of the message, as the settings have it.
-    async fn found(&self, reason: &str) -> Result<Vec<Answer>, Refused> {
+    async fn found(&self, reason: &str) -> Result<Vec<Answer>, MilterRefusal> {
         let DoorCase { queue_id, server, .. } = self;
-        let refused = || Refused {
+        let refused = || MilterRefusal {
             reply: Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")),
             verdict: reason.to_owned(),
         };

@@ -14,7 +14,7 @@ mod settings;
 
 pub use settings::{MilterSettings, OnFound};
 
-use crate::door::{Closing, Door, Place, Room, Socket};
+use crate::door::{Closing, Door, DoorSpec, Room, Socket};
 use crate::inbound::senders::SenderList;
 use crate::pipeline::Pipeline;
 use crate::refusals::{MILTER, Refusals};
@@ -60,8 +60,8 @@ pub(crate) struct MilterParts {
 
 impl MilterDoor {
     /// The door, and where it is.
-    pub(crate) fn new(settings: &MilterSettings, parts: MilterParts) -> (Place, MilterDoor) {
-        let place = Place {
+    pub(crate) fn new(settings: &MilterSettings, parts: MilterParts) -> (DoorSpec, MilterDoor) {
+        let place = DoorSpec {
             name: "milter",
             about: "the milter protocol, for other mail servers",
             section: "milter",

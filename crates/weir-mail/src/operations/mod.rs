@@ -36,7 +36,7 @@ pub use held::{
     Attachment, Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection,
 };
 pub use mail_backup::settle_restored;
-pub use own_throttle::{Asked, OwnThrottle};
+pub use own_throttle::{OwnThrottle, ParamValue};
 pub use quarantine::{
     Authority, QuarantineDecision, QuarantineDone, QuarantineEntry, QuarantineList, QuarantineOperations,
     QuarantinePage, QuarantineSelection,

@@ -22,12 +22,12 @@ pub struct OwnThrottle {
     /// First forget everything that was different until now.
     pub reset: bool,
     /// By the parameter's name; what is asked last counts.
-    asked: BTreeMap<&'static str, Asked>,
+    asked: BTreeMap<&'static str, ParamValue>,
 }
 
 /// What is asked for one parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Asked {
+pub enum ParamValue {
     /// A rate: so many a minute.
     PerMin(f64),
     /// A number; for a cap, 0 is none.
@@ -48,7 +48,7 @@ impl OwnThrottle {
     }
 
     /// The same, with this asked of the parameter `name`. No such parameter, or another kind of value: nothing is asked.
-    pub fn with(mut self, name: &str, asked: Asked) -> OwnThrottle {
+    pub fn with(mut self, name: &str, asked: ParamValue) -> OwnThrottle {
         let fits = |param: &&Param| param.name == name && asked.is_of(&param.kind);
         if let Some(param) = PARAMS.iter().find(fits) {
             self.asked.insert(param.name, asked);
@@ -75,26 +75,26 @@ impl OwnThrottle {
         Ok(())
     }
 
-    fn params(&self) -> impl Iterator<Item = (&'static Param, Asked)> {
+    fn params(&self) -> impl Iterator<Item = (&'static Param, ParamValue)> {
         PARAMS.iter().filter_map(|param| Some((param, *self.asked.get(param.name)?)))
     }
 }
 
-impl Asked {
+impl ParamValue {
     fn is_of(self, kind: &ParamKind) -> bool {
         match self {
-            Asked::PerMin(_) => *kind == ParamKind::Rate,
-            Asked::Number(_) => matches!(kind, ParamKind::Count(_) | ParamKind::Cap),
-            Asked::Second(_) => matches!(kind, ParamKind::Choice(_)),
+            ParamValue::PerMin(_) => *kind == ParamKind::Rate,
+            ParamValue::Number(_) => matches!(kind, ParamKind::Count(_) | ParamKind::Cap),
+            ParamValue::Second(_) => matches!(kind, ParamKind::Choice(_)),
         }
     }
 
     /// The value as the throttle knows it.
     fn value(self) -> Result<u64, OperationError> {
         match self {
-            Asked::PerMin(rate) => period_ns(rate),
-            Asked::Number(number) => Ok(number.into()),
-            Asked::Second(second) => Ok(second.into()),
+            ParamValue::PerMin(rate) => period_ns(rate),
+            ParamValue::Number(number) => Ok(number.into()),
+            ParamValue::Second(second) => Ok(second.into()),
         }
     }
 }
@@ -128,9 +128,9 @@ impl Serialize for OwnThrottle {
         map.serialize_entry("reset", &self.reset)?;
         for (param, asked) in self.params() {
             match asked {
-                Asked::PerMin(rate) => map.serialize_entry(field(param), &rate)?,
-                Asked::Number(number) => map.serialize_entry(field(param), &number)?,
-                Asked::Second(second) => map.serialize_entry(field(param), &second)?,
+                ParamValue::PerMin(rate) => map.serialize_entry(field(param), &rate)?,
+                ParamValue::Number(number) => map.serialize_entry(field(param), &number)?,
+                ParamValue::Second(second) => map.serialize_entry(field(param), &second)?,
             }
         }
         map.end()
@@ -139,7 +139,7 @@ impl Serialize for OwnThrottle {
 
 impl<'de> Deserialize<'de> for OwnThrottle {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OwnThrottle, D::Error> {
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(OwnThrottleVisitor)
     }
 }
 
@@ -164,9 +164,9 @@ impl JsonSchema for OwnThrottle {
     }
 }
 
-struct Fields;
+struct OwnThrottleVisitor;
 
-impl<'de> Visitor<'de> for Fields {
+impl<'de> Visitor<'de> for OwnThrottleVisitor {
     type Value = OwnThrottle;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,9 +185,9 @@ impl<'de> Visitor<'de> for Fields {
                 return Err(Error::custom(format!("unknown field `{key}`, expected `reset` or {}", known.join(", "))));
             };
             let asked = match param.kind {
-                ParamKind::Rate => map.next_value::<Option<f64>>()?.map(Asked::PerMin),
-                ParamKind::Count(_) | ParamKind::Cap => map.next_value::<Option<u32>>()?.map(Asked::Number),
-                ParamKind::Choice(_) => map.next_value::<Option<bool>>()?.map(Asked::Second),
+                ParamKind::Rate => map.next_value::<Option<f64>>()?.map(ParamValue::PerMin),
+                ParamKind::Count(_) | ParamKind::Cap => map.next_value::<Option<u32>>()?.map(ParamValue::Number),
+                ParamKind::Choice(_) => map.next_value::<Option<bool>>()?.map(ParamValue::Second),
             };
             own.asked.extend(asked.map(|asked| (param.name, asked)));
         }
@@ -224,10 +224,11 @@ mod tests {
     fn what_is_out_of_bounds_is_refused_by_name() {
         let refused = |asked: OwnThrottle| asked.apply(&mut Own::default(), Params::default()).unwrap_err().to_string();
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e18, 1e-18] {
-            let asked = OwnThrottle::default().with("rate", Asked::PerMin(rate));
+            let asked = OwnThrottle::default().with("rate", ParamValue::PerMin(rate));
             assert!(refused(asked).contains("not a possible rate"));
         }
-        let both = OwnThrottle::default().with("stop_at", Asked::Number(0)).with("working_set", Asked::Number(129));
+        let both =
+            OwnThrottle::default().with("stop_at", ParamValue::Number(0)).with("working_set", ParamValue::Number(129));
         let said = refused(both);
         assert!(said.contains("stop_at must be") && said.contains("working_set must be"), "{said}");
     }

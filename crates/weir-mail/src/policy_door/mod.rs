@@ -8,7 +8,7 @@ mod settings;
 
 pub use settings::{OnHeld, PolicySettings};
 
-use crate::door::{Closing, Door, Place, Socket};
+use crate::door::{Closing, Door, DoorSpec, Socket};
 use crate::refusals::{POLICY, Refusals};
 use crate::submission::{MayGo, OneRecipient, Submission};
 use memory::Memory;
@@ -39,8 +39,8 @@ pub(crate) struct PolicyDoor {
 
 impl PolicyDoor {
     /// The door, and where it is.
-    pub(crate) fn new(settings: &PolicySettings, submission: Submission, spool: Spool) -> (Place, PolicyDoor) {
-        let place = Place {
+    pub(crate) fn new(settings: &PolicySettings, submission: Submission, spool: Spool) -> (DoorSpec, PolicyDoor) {
+        let place = DoorSpec {
             name: "policy",
             about: "Postfix's policy protocol",
             section: "policy_service",

@@ -54,7 +54,7 @@ use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use mark::ScanMark;
 use pending::PendingMail;
 use quarantine::Quarantine;
-use state::{Begun, State, WaitingLetter};
+use state::{RunningScan, State, WaitingLetter};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -289,7 +289,7 @@ impl ScanShared {
         }
         self.weigh_limits(state, now);
         if let Placed::Started(worker) = state.dispatch.arrive_from(sender, message, now) {
-            self.begin(state, Begun { worker, number, waited: Duration::ZERO });
+            self.begin(state, RunningScan { worker, number, waited: Duration::ZERO });
         } else {
             // Limits are looked at while something waits.
             self.stirred.notify_one();
@@ -304,7 +304,7 @@ impl ScanShared {
     }
 
     /// A worker has a letter: its scan begins, unless no scanner answers or we are stopping.
-    fn begin(self: &Arc<Self>, state: &mut State, begun: Begun) {
+    fn begin(self: &Arc<Self>, state: &mut State, begun: RunningScan) {
         if state.stopping {
             return;
         }

@@ -22,7 +22,7 @@ use super::laboratory::{AskedFile, LabVerdict, Opinion};
 use super::mark::ScanMark;
 use super::settings::LabSettings;
 use super::state::WaitingLetter;
-use super::worker::Ended;
+use super::worker::ScanEnd;
 use crate::letter::Letter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -191,7 +191,7 @@ impl ScanShared {
         passed: Passed,
         verdict: Verdict,
         took: Duration,
-    ) -> Ended {
+    ) -> ScanEnd {
         let Some(way) = &self.lab else { return self.pass(waiting, letter, &passed, took) };
         let now = self.now();
         let until = now + way.settings.wait;
@@ -207,8 +207,8 @@ impl ScanShared {
         let mark = detention.written();
         match self.site.spool.mark(waiting.id, ScanMark::Pending(mark).write()) {
             Ok(()) => {}
-            Err(SpoolError::Unknown(_)) => return Ended::Gone,
-            Err(error) => return Ended::Failed(error.to_string().into()),
+            Err(SpoolError::Unknown(_)) => return ScanEnd::Gone,
+            Err(error) => return ScanEnd::Failed(error.to_string().into()),
         }
         let (names, then) = (detention.names(), way.settings.on_late.word());
         tracing::info!(id = %waiting.id, files = names, "waits for the lab's verdict");
@@ -217,7 +217,7 @@ impl ScanShared {
         let hashes = detention.files().iter().map(|file| file.sha256.clone());
         self.note(DiaryLine::new(waiting.id, "pending", text).about(hashes));
         self.wait_for_lab(waiting, detention);
-        Ended::Waits { took }
+        ScanEnd::Waits { took }
     }
 
     /// A letter found in the spool that waited when the last life ended. Its patience begins anew: nobody could answer meanwhile.

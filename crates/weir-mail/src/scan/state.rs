@@ -30,7 +30,7 @@ pub(super) struct State {
     pub(super) retry: BTreeSet<(Instant, u64)>,
     pub(super) outage: Outage,
     /// Workers with a letter that may not begin, because no scanner answers.
-    pub(super) parked: Vec<Begun>,
+    pub(super) parked: Vec<RunningScan>,
     /// What each busy worker scans.
     pub(super) running: BTreeMap<usize, (u64, AbortHandle)>,
     pub(super) figures: Figures,
@@ -63,15 +63,15 @@ pub(super) struct WaitingLetter {
 
 /// A worker with its letter.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Begun {
+pub(super) struct RunningScan {
     pub(super) worker: WorkerId,
     pub(super) number: u64,
     pub(super) waited: Duration,
 }
 
-impl From<Started> for Begun {
-    fn from(started: Started) -> Begun {
-        Begun { worker: started.worker, number: started.message.id.0, waited: started.waited }
+impl From<Started> for RunningScan {
+    fn from(started: Started) -> RunningScan {
+        RunningScan { worker: started.worker, number: started.message.id.0, waited: started.waited }
     }
 }
 
@@ -121,11 +121,11 @@ impl State {
     }
 
     /// Puts as much of the limits in force as saves waiting; the letters that begin by it.
-    pub(super) fn weigh_limits(&mut self, now: Instant) -> Vec<Begun> {
+    pub(super) fn weigh_limits(&mut self, now: Instant) -> Vec<RunningScan> {
         let Some(opening) = &mut self.opening else { return Vec::new() };
         let in_force = opening.look(now);
         let started = self.dispatch.put_in_force(in_force, now);
-        started.into_iter().map(Begun::from).collect()
+        started.into_iter().map(RunningScan::from).collect()
     }
 
     /// Everything that is tried again later is tried now.

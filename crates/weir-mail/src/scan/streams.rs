@@ -7,8 +7,8 @@ use super::asked_file::{FileAnswer, MailAnswer, WaitingFile};
 use super::decision::{self, Decision};
 use super::laboratory::{AskedFile, KnownContent, LabVerdict};
 use super::settings::OnLab;
-use super::state::Begun;
-use super::worker::Ended;
+use super::state::RunningScan;
+use super::worker::ScanEnd;
 use super::{ScanShared, Scanning};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ impl Scanning {
 }
 
 impl ScanShared {
-    pub(super) async fn look_at_stream(self: &Arc<Self>, begun: &Begun, stream: WaitingFile) -> Ended {
+    pub(super) async fn look_at_stream(self: &Arc<Self>, begun: &RunningScan, stream: WaitingFile) -> ScanEnd {
         let WaitingFile { content, client, about, answer } = stream;
         let (size, started) = (content.length(), tokio::time::Instant::now());
         let told = match self.inspect(begun, &content, &about).await {
@@ -89,7 +89,7 @@ impl ScanShared {
         };
         tracing::debug!(%client, size, verdict = told.as_ref().map(decision::in_a_word).ok(), "somebody asked, and it was looked at");
         let _ = answer.send(told);
-        Ended::Answered { size, took: started.elapsed() }
+        ScanEnd::Answered { size, took: started.elapsed() }
     }
 
     fn told(&self, verdict: &Verdict) -> FileAnswer {

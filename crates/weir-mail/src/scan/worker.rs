@@ -7,7 +7,7 @@ use super::hold;
 use super::mark::ScanMark;
 use super::quarantine::QuarantinedLetter;
 use super::settings::Settings;
-use super::state::{Begun, State, WaitingLetter};
+use super::state::{RunningScan, State, WaitingLetter};
 use crate::intake::trace::own_length;
 use crate::letter::Letter;
 use crate::pipeline::Transit;
@@ -28,7 +28,7 @@ const LONGEST_SCAN: Duration = Duration::from_secs(1800);
 const IN_MEMORY_MAX: u64 = 4 << 20;
 
 /// How one scan ended.
-pub(super) enum Ended {
+pub(super) enum ScanEnd {
     /// There was a verdict, and it was carried out.
     Done { passed: bool, took: Duration },
     /// It waits for the laboratory.
@@ -68,7 +68,7 @@ impl From<String> for Failure {
 }
 
 /// Scans letter after letter until there is none for this worker.
-pub(super) async fn work(shared: Arc<ScanShared>, mut begun: Begun) {
+pub(super) async fn work(shared: Arc<ScanShared>, mut begun: RunningScan) {
     loop {
         let mut guard = Guard { shared: &shared, begun, ended: false };
         let ended = shared.scan(&begun).await;
@@ -83,14 +83,14 @@ pub(super) async fn work(shared: Arc<ScanShared>, mut begun: Begun) {
 /// A scan that panics is an attempt that failed; its worker goes on.
 struct Guard<'a> {
     shared: &'a Arc<ScanShared>,
-    begun: Begun,
+    begun: RunningScan,
     ended: bool,
 }
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if !self.ended && std::thread::panicking() {
-            let failed = Ended::Failed("the scanner panicked".to_owned().into());
+            let failed = ScanEnd::Failed("the scanner panicked".to_owned().into());
             if let Some(next) = self.shared.ended(&self.begun, failed) {
                 let mut state = self.shared.state();
                 self.shared.begin(&mut state, next);
@@ -100,31 +100,31 @@ impl Drop for Guard<'_> {
 }
 
 impl ScanShared {
-    async fn scan(self: &Arc<Self>, begun: &Begun) -> Ended {
+    async fn scan(self: &Arc<Self>, begun: &RunningScan) -> ScanEnd {
         let stream = self.state().streams.remove(&begun.number);
         if let Some(stream) = stream {
             return self.look_at_stream(begun, stream).await;
         }
-        let Some(waiting) = self.state().letters.get(&begun.number).cloned() else { return Ended::Gone };
+        let Some(waiting) = self.state().letters.get(&begun.number).cloned() else { return ScanEnd::Gone };
         if waiting.interrupted >= self.settings.attempts {
-            return Ended::Poison;
+            return ScanEnd::Poison;
         }
         // Before the scan, so that a scan that ends this process is known.
         if let Err(error) = self.under_way.begin(begun.worker.0, waiting.id, waiting.interrupted + 1) {
-            return Ended::Failed(NotLooked::from(error).words().into());
+            return ScanEnd::Failed(NotLooked::from(error).words().into());
         }
         // A letter that has failed before would fail again while the scanners are down. A harmless message finds that out first.
         let fault = match waiting.attempts {
             0 => Fault::Unknown,
             _ => match self.probe(begun, &waiting).await {
                 Ok(()) => Fault::Message,
-                Err(problem) => return Ended::Failed(Failure { problem, fault: Fault::Scanners }),
+                Err(problem) => return ScanEnd::Failed(Failure { problem, fault: Fault::Scanners }),
             },
         };
         let looked = match self.look(begun, &waiting).await {
             Ok(looked) => looked,
-            Err(NotLooked::Gone) => return Ended::Gone,
-            Err(NotLooked::Failed(problem)) => return Ended::Failed(Failure { problem, fault }),
+            Err(NotLooked::Gone) => return ScanEnd::Gone,
+            Err(NotLooked::Failed(problem)) => return ScanEnd::Failed(Failure { problem, fault }),
         };
         let Looked { letter, verdict, feed, took } = looked;
         self.note_scan(&waiting, begun, feed, &verdict, took);
@@ -132,8 +132,8 @@ impl ScanShared {
         let judged = decision::excused(&verdict, letter.allowed.as_ref());
         let decision = decision::decide(&judged, self.settings.on_spam, self.settings.on_limit);
         match hold::applied(decision, &letter) {
-            Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
-            Decision::Later(problem) => Ended::Failed(Failure { problem, fault: Fault::None }),
+            Decision::Retry(problem) => ScanEnd::Failed(Failure { problem, fault }),
+            Decision::Later(problem) => ScanEnd::Failed(Failure { problem, fault: Fault::None }),
             Decision::Pass(result) if self.lab.is_some() && !verdict.samples.is_empty() => {
                 self.detain(&waiting, &letter, result, verdict, took).await
             }
@@ -143,13 +143,13 @@ impl ScanShared {
                 let detail = serde_json::to_string(&verdict).unwrap_or_default();
                 let kept = QuarantinedLetter::new(&waiting, Some(letter), queue, reason, self.now());
                 self.quarantine.keep(QuarantinedLetter { detail, ..kept }).await;
-                Ended::Done { passed: false, took }
+                ScanEnd::Done { passed: false, took }
             }
         }
     }
 
     /// Has a message inspected that is like no other and means no harm; why that fails, if it does.
-    async fn probe(&self, begun: &Begun, waiting: &WaitingLetter) -> Result<(), String> {
+    async fn probe(&self, begun: &RunningScan, waiting: &WaitingLetter) -> Result<(), String> {
         // With a text of its own: nobody may know the answer already.
         let text = format!("Subject: Do the scanners answer?\r\n\r\n{} at {}\r\n", waiting.id, self.now().0);
         let content = Content::of(text.as_bytes()).map_err(|error| NotLooked::from(error).words())?;
@@ -160,7 +160,7 @@ impl ScanShared {
         }
     }
 
-    async fn look(&self, begun: &Begun, waiting: &WaitingLetter) -> Result<Looked, NotLooked> {
+    async fn look(&self, begun: &RunningScan, waiting: &WaitingLetter) -> Result<Looked, NotLooked> {
         let letter = match &waiting.letter {
             Some(letter) => Arc::clone(letter),
             None => {
@@ -178,7 +178,7 @@ impl ScanShared {
     /// Asks the inspector of the worker's feed; which feed that is, and the verdict.
     pub(super) async fn inspect(
         &self,
-        begun: &Begun,
+        begun: &RunningScan,
         content: &Content,
         about: &Arc<About>,
     ) -> Result<(usize, Verdict), NotLooked> {
@@ -190,7 +190,7 @@ impl ScanShared {
     }
 
     /// For whoever asks later what each scanner said.
-    fn note_scan(&self, waiting: &WaitingLetter, begun: &Begun, feed: usize, verdict: &Verdict, took: Duration) {
+    fn note_scan(&self, waiting: &WaitingLetter, begun: &RunningScan, feed: usize, verdict: &Verdict, took: Duration) {
         let text = format!(
             "feed {}: waited {:.3} s, scanned in {:.3} s: {}",
             feed + 1,
@@ -239,42 +239,48 @@ impl ScanShared {
     }
 
     /// It goes on. The mark is not waited for: if it is lost, the scan is repeated.
-    pub(super) fn pass(&self, waiting: &WaitingLetter, letter: &Arc<Letter>, result: &Passed, took: Duration) -> Ended {
+    pub(super) fn pass(
+        &self,
+        waiting: &WaitingLetter,
+        letter: &Arc<Letter>,
+        result: &Passed,
+        took: Duration,
+    ) -> ScanEnd {
         let line = self.lines_for(result);
         match self.site.spool.mark(waiting.id, ScanMark::Passed(line.clone()).write()) {
             Ok(()) => {}
-            Err(SpoolError::Unknown(_)) => return Ended::Gone,
-            Err(error) => return Ended::Failed(error.to_string().into()),
+            Err(SpoolError::Unknown(_)) => return ScanEnd::Gone,
+            Err(error) => return ScanEnd::Failed(error.to_string().into()),
         }
         tracing::debug!(id = %waiting.id, result = result.words, "scanned");
         let transit = Transit { id: waiting.id, letter: Arc::clone(letter), places: waiting.places.to_vec() };
         self.next.send(transit.with_lines(&line));
-        Ended::Done { passed: true, took }
+        ScanEnd::Done { passed: true, took }
     }
 
     /// A scan ended: what the worker scans next.
-    fn ended(self: &Arc<Self>, begun: &Begun, ended: Ended) -> Option<Begun> {
+    fn ended(self: &Arc<Self>, begun: &RunningScan, ended: ScanEnd) -> Option<RunningScan> {
         let now = self.now();
         let mut state = self.state();
         match ended {
-            Ended::Done { passed, took } => self.done(&mut state, begun, Some(passed), took, now),
-            Ended::Waits { took } => self.done(&mut state, begun, None, took, now),
-            Ended::Answered { size, took } => self.scanned(&mut state, begun, size, took, now),
-            Ended::Failed(failure) => self.failed(&mut state, begun.number, &failure, now),
-            Ended::Poison => {
+            ScanEnd::Done { passed, took } => self.done(&mut state, begun, Some(passed), took, now),
+            ScanEnd::Waits { took } => self.done(&mut state, begun, None, took, now),
+            ScanEnd::Answered { size, took } => self.scanned(&mut state, begun, size, took, now),
+            ScanEnd::Failed(failure) => self.failed(&mut state, begun.number, &failure, now),
+            ScanEnd::Poison => {
                 let problem =
                     format!("its scan was interrupted {} times: Weir ended each time", self.settings.attempts);
                 state.outage.gone(begun.number);
                 self.give_up(&mut state, begun.number, &problem);
             }
-            Ended::Gone => {
+            ScanEnd::Gone => {
                 state.outage.gone(begun.number);
                 state.letters.remove(&begun.number);
             }
         }
         let worker = begun.worker;
         let next = if state.stopping { None } else { state.dispatch.free(worker, now) };
-        let next = next.map(|next| Begun { worker, number: next.message.id.0, waited: next.waited });
+        let next = next.map(|next| RunningScan { worker, number: next.message.id.0, waited: next.waited });
         if let Some(next) = next.filter(|next| state.may_begin(next.number, now)) {
             if let Some((number, _)) = state.running.get_mut(&worker.0) {
                 *number = next.number;
@@ -290,7 +296,14 @@ impl ScanShared {
     }
 
     /// Whether it passed is not known yet of what waits for the laboratory.
-    fn done(self: &Arc<Self>, state: &mut State, begun: &Begun, passed: Option<bool>, took: Duration, now: Instant) {
+    fn done(
+        self: &Arc<Self>,
+        state: &mut State,
+        begun: &RunningScan,
+        passed: Option<bool>,
+        took: Duration,
+        now: Instant,
+    ) {
         let Some(waiting) = state.letters.remove(&begun.number) else { return };
         self.scanned(state, begun, waiting.size, took, now);
         let counts = &mut state.figures.counts;
@@ -305,7 +318,7 @@ impl ScanShared {
     }
 
     /// What a scan took is counted.
-    fn scanned(&self, state: &mut State, begun: &Begun, size: u64, took: Duration, now: Instant) {
+    fn scanned(&self, state: &mut State, begun: &RunningScan, size: u64, took: Duration, now: Instant) {
         let class = state.dispatch.plan().limits.class_of(size);
         let feed = state.dispatch.feed_of(begun.worker).unwrap_or(0);
         let stretch = self.stretch(state);

@@ -17,7 +17,7 @@ pub(crate) use asked::{MayGo, OneRecipient};
 use settings::Split;
 pub use settings::{Identity, Notify, RaiseAlarm, Settings, recipient_key};
 pub use submission_settings::SubmissionSettings;
-pub(crate) use takeover::{Asked, copied, header_of};
+pub(crate) use takeover::{OfferedMessage, copied, header_of};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::decided::Decided;
@@ -37,7 +37,7 @@ use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, PolicyVerdict};
 use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{ASKED_BY_SERVER, HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Share, Spool};
@@ -286,29 +286,29 @@ impl Reception for Submission {
         }
     }
 
-    async fn mail_from(&self, peer: &SmtpPeer, sender: &MailFrom) -> Verdict {
+    async fn mail_from(&self, peer: &SmtpPeer, sender: &MailFrom) -> PolicyVerdict {
         let Some(identity) = self.identity_of(peer) else {
             // Nobody in particular may still send an order to a crafted address; `rcpt_to` sees to the rest.
-            return Verdict::Accept;
+            return PolicyVerdict::Accept;
         };
         match self.check_sender(peer, &identity, sender).await {
-            Ok(()) => Verdict::Accept,
-            Err(reply) => Verdict::Refuse(reply),
+            Ok(()) => PolicyVerdict::Accept,
+            Err(reply) => PolicyVerdict::Refuse(reply),
         }
     }
 
-    async fn rcpt_to(&self, peer: &SmtpPeer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &SmtpPeer, _envelope: &Envelope, to: &RcptTo) -> PolicyVerdict {
         if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
         // From some peers the header will say whose it is.
         if self.identity_of(peer).is_none() && !self.shared.settings.reads_received_from(peer) {
-            return Verdict::Refuse(self.nobody());
+            return PolicyVerdict::Refuse(self.nobody());
         }
         match canonical(to.mailbox.as_str()) {
-            Ok(_) => Verdict::Accept,
-            Err(_) if to.mailbox == Mailbox::postmaster() => Verdict::Accept,
-            Err(why) => Verdict::Refuse(Reply::new(553, Status(5, 1, 3), format!("the recipient {why}"))),
+            Ok(_) => PolicyVerdict::Accept,
+            Err(_) if to.mailbox == Mailbox::postmaster() => PolicyVerdict::Accept,
+            Err(why) => PolicyVerdict::Refuse(Reply::new(553, Status(5, 1, 3), format!("the recipient {why}"))),
         }
     }
 

@@ -4,7 +4,7 @@
 //! a session may have begun at another relay, or while they were being set.
 
 use super::{Case, Identity, Submission};
-use crate::intake::{Header, Named, belongs, check_from};
+use crate::intake::{MailHeader, Named, belongs, check_from};
 use weir_smtp::address_key::AddressKey;
 use weir_smtp::envelope::MailFrom;
 use weir_smtp::network::IpNetwork;
@@ -58,12 +58,12 @@ impl Submission {
     }
 
     /// Whom a listed peer names in the header.
-    pub(super) fn named<'h>(&self, peer: &SmtpPeer, header: &'h Header) -> Option<Named<'h>> {
+    pub(super) fn named<'h>(&self, peer: &SmtpPeer, header: &'h MailHeader) -> Option<Named<'h>> {
         header.named().filter(|_| self.shared.settings.reads_received_from(peer))
     }
 
     /// Where the user was who wrote: for a peer that names users, the client that it names, and not the peer itself.
-    pub(super) fn source(&self, peer: &SmtpPeer, header: &Header) -> String {
+    pub(super) fn source(&self, peer: &SmtpPeer, header: &MailHeader) -> String {
         match self.named(peer, header) {
             Some(named) => named.client.map_or_else(|| "unknown".to_owned(), |client| client.to_string()),
             None => peer.client.to_string(),
@@ -76,7 +76,7 @@ impl Submission {
         &self,
         peer: &SmtpPeer,
         sender: &MailFrom,
-        header: &Header,
+        header: &MailHeader,
     ) -> Result<(String, Option<UserRow>), Reply> {
         let settings = &self.shared.settings;
         let named = self.named(peer, header);

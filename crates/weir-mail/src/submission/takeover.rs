@@ -8,7 +8,7 @@
 
 use super::{Case, Ruling, Submission, SubmissionRefusal, not_kept, plural};
 use crate::decided::Decided;
-use crate::intake::header::{HEADER_MAX, Header, end_of_header};
+use crate::intake::header::{HEADER_MAX, MailHeader, end_of_header};
 use crate::intake::{Care, Incoming, Missing, refusal, trace};
 use crate::letter::{Letter, LetterOrigin};
 use crate::notices::crafted;
@@ -27,7 +27,7 @@ use weir_store::spool::Draft;
 const PIECE: usize = 64 << 10;
 
 /// A message that another server has.
-pub(crate) struct Asked<'a> {
+pub(crate) struct OfferedMessage<'a> {
     /// Who is logged in there, as that server says.
     pub(crate) login: &'a str,
     /// The client of that server.
@@ -41,7 +41,7 @@ pub(crate) struct Asked<'a> {
 
 impl Submission {
     /// The places of the recipients that were taken over: they are held here, durably. A refusal is about all of them.
-    pub(crate) async fn take_over(&self, asked: &Asked<'_>) -> Result<Vec<usize>, Reply> {
+    pub(crate) async fn take_over(&self, asked: &OfferedMessage<'_>) -> Result<Vec<usize>, Reply> {
         let (identity, user) = self.known(asked.login).await?;
         self.check_share(&identity)?;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
@@ -72,7 +72,7 @@ impl Submission {
         crafted::parse(to.mailbox.local(), to.mailbox.domain(), &self.shared.settings.hostname).is_some()
     }
 
-    fn letter_of(&self, asked: &Asked<'_>, identity: &str, header: &Header) -> Letter {
+    fn letter_of(&self, asked: &OfferedMessage<'_>, identity: &str, header: &MailHeader) -> Letter {
         let (now, source) = ((self.shared.clock.0)(), asked.peer.client.to_string());
         let mut letter = Letter::new(asked.envelope, LetterOrigin::Submitted, identity, &source, now.0);
         letter.subject.clone_from(&header.subject);
@@ -85,7 +85,7 @@ impl Submission {
     async fn rule(
         &self,
         case: &Case<'_>,
-        asked: &Asked<'_>,
+        asked: &OfferedMessage<'_>,
         letter: Letter,
         draft: Draft,
     ) -> Result<Vec<usize>, SubmissionRefusal> {
@@ -138,7 +138,7 @@ impl Submission {
         Ok(())
     }
 
-    fn incoming(&self, asked: &Asked<'_>, draft: Draft, letter: &Letter) -> Incoming {
+    fn incoming(&self, asked: &OfferedMessage<'_>, draft: Draft, letter: &Letter) -> Incoming {
         let settings = &self.shared.settings;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
         let trace = match settings.received_names_client {
@@ -153,12 +153,12 @@ impl Submission {
 }
 
 /// What matters of the header of a message.
-pub(crate) fn header_of(content: &Content) -> Result<Header, Reply> {
+pub(crate) fn header_of(content: &Content) -> Result<MailHeader, Reply> {
     let mut start = vec![0; usize::try_from(content.length()).unwrap_or(HEADER_MAX).min(HEADER_MAX)];
     let length = content.read_at(&mut start, 0).map_err(|error| unreadable(&error))?;
     start.truncate(length);
     let end = end_of_header(&start, 0).unwrap_or(length);
-    Ok(Header::read(start.get(..end).unwrap_or_default()))
+    Ok(MailHeader::read(start.get(..end).unwrap_or_default()))
 }
 
 /// The message on its way into the spool.

@@ -148,7 +148,7 @@ pub fn count(octets: i64) -> i64 {
 }
 
 /// What is known of one user's correspondents.
-pub(super) struct Known<'a> {
+pub(super) struct KnownCorrespondents<'a> {
     pub(super) owner: &'a str,
     /// The address that the mail is sent as.
     pub(super) address: &'a str,
@@ -157,7 +157,7 @@ pub(super) struct Known<'a> {
     pub(super) today: u16,
 }
 
-impl Known<'_> {
+impl KnownCorrespondents<'_> {
     /// Whether somebody is a correspondent: was written to before, or has written lately.
     pub(super) fn is_correspondent(&self, key: RecipientKey) -> bool {
         self.pending.knows(self.owner, key) || self.last_sent(key).is_some() || self.has_written(key)
@@ -249,7 +249,7 @@ mod tests {
 
     fn known(found: &PastMailFound, today: u16, number: u64) -> bool {
         let pending = Pending::default();
-        Known { owner: "ann", address: "ann@example.org", found, pending: &pending, today }
+        KnownCorrespondents { owner: "ann", address: "ann@example.org", found, pending: &pending, today }
             .is_correspondent(key(number))
     }
 
@@ -296,7 +296,8 @@ mod tests {
         write(&mut found, &pending, 20_000);
         let (empty, news) = (Pending::default(), |today, number| {
             let empty = Pending::default();
-            Known { owner: "ann", address: "", found: &found, pending: &empty, today }.is_news(key(number))
+            KnownCorrespondents { owner: "ann", address: "", found: &found, pending: &empty, today }
+                .is_news(key(number))
         });
         assert!(!news(20_006, 1) && news(20_007, 1) && news(20_000, 2));
         assert!(empty.is_empty() && !pending.is_empty());

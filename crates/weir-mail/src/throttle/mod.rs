@@ -12,12 +12,12 @@ pub(crate) mod stored;
 mod throttle_settings;
 
 pub use correspondents::{count as correspondents_in, remember};
-pub use operation::{Done, NotDone, NoticeKind, Shown, Submission, SubmitOutcome, ThrottleCommand};
+pub use operation::{Done, NotDone, NoticeKind, ShownEntries, Submission, SubmitOutcome, ThrottleCommand};
 pub use throttle_settings::{ThrottleSettings, usual_person};
 
 pub(crate) use state::{at as machine, overridden};
 
-use correspondents::{Known, Pending, packs_of};
+use correspondents::{KnownCorrespondents, Pending, packs_of};
 use operation::{BatchedThrottle, Operation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -223,7 +223,7 @@ async fn decide(
             let answers = batch.iter().map(|request| {
                 let of = &mut throttles[row_of[request.identity()]];
                 let address = request.sent_as();
-                let known = Known { owner: request.identity(), address, found, pending: seen, today };
+                let known = KnownCorrespondents { owner: request.identity(), address, found, pending: seen, today };
                 let mut operation = Operation { of, changes: &mut changes, sent: &mut sent, known, now, alone };
                 match request {
                     ThrottleRequest::Submit(submission, _) => PendingAnswer::Submit(operation.submit(submission)),

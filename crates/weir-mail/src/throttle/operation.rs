@@ -1,11 +1,11 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
-use super::correspondents::Known;
+use super::correspondents::KnownCorrespondents;
 use super::{LOOKED_AT_WITHIN, ThrottlingError};
 use std::time::Duration;
 use weir_core::throttle::{
-    Class, EntryId, Held, Kind, LaneId, Mail, MailDecision, NetworkKey, Params, Recipient, RecipientKey, Recipients,
-    StopReason, Throttle,
+    Class, EntryId, Held, LaneId, Mail, MailDecision, MailKind, NetworkKey, Params, Recipient, RecipientKey,
+    Recipients, StopReason, Throttle,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
@@ -44,7 +44,7 @@ pub struct Submission {
 
 impl Submission {
     /// The recipients, each once, with the class that `known` gives those who are no colleagues.
-    fn distinct(&self, known: &Known<'_>) -> Vec<Recipient> {
+    fn distinct(&self, known: &KnownCorrespondents<'_>) -> Vec<Recipient> {
         let recipients =
             self.recipients.iter().zip(self.classes.iter().copied().chain(std::iter::repeat(Class::Stranger)));
         let mut distinct: Vec<Recipient> = Vec::with_capacity(self.recipients.len());
@@ -123,7 +123,7 @@ pub enum ThrottleCommand {
     /// Drop these entries.
     Delete(Vec<i64>),
     /// An order by mail: decide about the entries that its notice showed.
-    DecideShown(Shown),
+    DecideShown(ShownEntries),
     /// A person locked the user: let nothing go by itself.
     Stop,
     /// End the stop.
@@ -134,7 +134,7 @@ pub enum ThrottleCommand {
 
 /// Which entries a notice showed, and in which situation; what is to be done with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownEntries {
     /// The newest entry that waited then; none waited if this is negative.
     pub up_to: i64,
     /// The situation of the throttle then ([`Throttle::situation`]).
@@ -202,7 +202,7 @@ pub(super) struct Operation<'a, 'b> {
     /// Whom mail was let go to that has to be remembered.
     pub(super) sent: &'a mut Vec<(String, RecipientKey)>,
     /// What is known of past mail.
-    pub(super) known: Known<'a>,
+    pub(super) known: KnownCorrespondents<'a>,
     pub(super) now: Instant,
     /// No other relay, whose clock may show another time, decides on these throttles.
     pub(super) alone: bool,
@@ -336,7 +336,7 @@ impl Operation<'_, '_> {
     }
 
     /// Decides about what a notice showed, unless its permission has died with the situation that it was given in.
-    fn decide_shown(&mut self, throttle: &mut Throttle, shown: &Shown) -> Option<NotDone> {
+    fn decide_shown(&mut self, throttle: &mut Throttle, shown: &ShownEntries) -> Option<NotDone> {
         if throttle.situation() != shown.situation {
             return Some(NotDone::OtherSituation);
         }
@@ -406,7 +406,7 @@ impl Operation<'_, '_> {
             return Vec::new();
         }
         let recipients: Vec<Recipient> = asked.iter().map(|(_, recipient)| *recipient).collect();
-        let kind = if submission.addresses_of_each().count() == 1 { Kind::Single } else { Kind::Multi };
+        let kind = if submission.addresses_of_each().count() == 1 { MailKind::Single } else { MailKind::Multi };
         let held = throttle.enqueue_mail(self.now, &recipients, kind);
         asked.iter().zip(&held).for_each(|((asked, _), held)| self.hold(submission, *asked, held.entry));
         held

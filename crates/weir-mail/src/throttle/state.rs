@@ -7,7 +7,7 @@
 use super::stored::{self, ParamsText};
 use serde::{Deserialize, Serialize};
 use weir_core::throttle::{
-    Entry, EntryId, Kind, LaneId, NetworkKey, Params, RecipientKey, Released, Saved, SavedLane, Stop, StopReason,
+    Entry, EntryId, LaneId, MailKind, NetworkKey, Params, RecipientKey, Released, Saved, SavedLane, Stop, StopReason,
     Throttle, Today,
 };
 use weir_core::time::Instant;
@@ -89,7 +89,7 @@ struct LaneText {
 
 impl LaneText {
     fn new(lane: SavedLane) -> LaneText {
-        let entry = |e: &Entry| (e.id.0, e.recipient.0, e.kind == Kind::Single, e.network.0);
+        let entry = |e: &Entry| (e.id.0, e.recipient.0, e.kind == MailKind::Single, e.network.0);
         LaneText {
             drain_end: lane.drain_end.0,
             refill_end: lane.refill_end.0,
@@ -104,7 +104,7 @@ impl LaneText {
             id: EntryId(id),
             recipient: RecipientKey(recipient),
             network: NetworkKey(network),
-            kind: if single { Kind::Single } else { Kind::Multi },
+            kind: if single { MailKind::Single } else { MailKind::Multi },
             lane,
         };
         SavedLane {
@@ -157,7 +157,7 @@ impl From<Saved> for SavedText {
             slack: s.slack,
             multi_slack: s.multi_slack,
             working_set: s.working_set.iter().map(|key| key.0).collect(),
-            queue: s.queue.iter().map(|e| (e.id.0, e.recipient.0, e.kind == Kind::Single)).collect(),
+            queue: s.queue.iter().map(|e| (e.id.0, e.recipient.0, e.kind == MailKind::Single)).collect(),
             next_entry: s.next_entry.0,
             stopped: s.stopped.map(stop),
             situation: s.situation,
@@ -174,7 +174,7 @@ impl From<SavedText> for Saved {
             id: EntryId(id),
             recipient: RecipientKey(recipient),
             network: NetworkKey::default(),
-            kind: if single { Kind::Single } else { Kind::Multi },
+            kind: if single { MailKind::Single } else { MailKind::Multi },
             lane: LaneId::Strangers,
         };
         let stop = |(since, reason)| Stop {

@@ -52,13 +52,13 @@ impl Serialize for ParamsText {
 
 impl<'de> Deserialize<'de> for ParamsText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParamsText, D::Error> {
-        deserializer.deserialize_map(Fields)
+        deserializer.deserialize_map(ParamsVisitor)
     }
 }
 
-struct Fields;
+struct ParamsVisitor;
 
-impl<'de> Visitor<'de> for Fields {
+impl<'de> Visitor<'de> for ParamsVisitor {
     type Value = ParamsText;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
-use weir_mail::delivery::ledger::{Ledger, LedgerError, OwnMail, Progress};
+use weir_mail::delivery::ledger::{DeliveryProgress, Ledger, LedgerError, OwnMail};
 use weir_mail::delivery::message::{Job, OutgoingMessage, Recipient};
 use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
@@ -31,7 +31,7 @@ pub(crate) struct MemoryLedger {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     bodies: BTreeMap<MessageId, Vec<u8>>,
-    pub(crate) progress: Vec<(MessageId, Progress)>,
+    pub(crate) progress: Vec<(MessageId, DeliveryProgress)>,
     pub(crate) finished: Vec<MessageId>,
     pub(crate) reports: Vec<String>,
     pub(crate) notes: Vec<DiaryLine>,
@@ -116,7 +116,11 @@ impl MemoryLedger {
     }
 
     pub(crate) fn deferred(&self) -> usize {
-        self.state().progress.iter().filter(|(_, progress)| matches!(progress, Progress::Deferred { .. })).count()
+        self.state()
+            .progress
+            .iter()
+            .filter(|(_, progress)| matches!(progress, DeliveryProgress::Deferred { .. }))
+            .count()
     }
 
     fn touch(&self) {
@@ -132,7 +136,7 @@ impl Ledger for MemoryLedger {
         Ok(Pieces(body.chunks(64 << 10).map(|piece| Piece::from(piece.to_vec())).rev().collect()))
     }
 
-    fn record(&self, id: MessageId, progress: &Progress) -> Result<(), LedgerError> {
+    fn record(&self, id: MessageId, progress: &DeliveryProgress) -> Result<(), LedgerError> {
         self.state().progress.push((id, progress.clone()));
         self.touch();
         Ok(())

@@ -206,7 +206,8 @@ async fn trust_is_remembered_with_the_user(fixture: Fixture) {
 async fn own_parameters_count_for_what_waits_already(fixture: Fixture) {
     fixture.ann().await;
     fixture.mail(MESSAGES[0], "ann", 17).await;
-    let rate = OwnThrottle::default().with("rate", Asked::PerMin(60.0)).with("multi_rate", Asked::PerMin(60.0));
+    let rate =
+        OwnThrottle::default().with("rate", ParamValue::PerMin(60.0)).with("multi_rate", ParamValue::PerMin(60.0));
     let page =
         fixture.operations.users.set("ann", &Change { throttle: rate, ..Change::default() }, &me()).await.unwrap();
     assert_eq!(page.throttle.params.0.rate_period.as_secs(), 1);

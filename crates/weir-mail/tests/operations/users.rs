@@ -31,7 +31,7 @@ async fn users_are_made_changed_and_shown(fixture: Fixture) {
     let change = Change {
         contact: Some("ann@elsewhere.example".into()),
         profile: Some(Profile::List),
-        throttle: OwnThrottle::default().with("max_slack", Asked::Number(9)),
+        throttle: OwnThrottle::default().with("max_slack", ParamValue::Number(9)),
         ..Change::default()
     };
     let page = fixture.operations.users.set("ann", &change, &me()).await.unwrap();

@@ -13,7 +13,7 @@ mod stamp;
 
 use super::address::{canonical, name};
 use super::collected::{CollectError, Collected, FoundMail, MAILS_MAX};
-use super::lines::{Line, Lines};
+use super::lines::{Lines, RawLine};
 use super::recipients::Recipients;
 use super::skipped::Reason;
 use super::wall::Wall;
@@ -76,7 +76,7 @@ enum Sender {
 }
 
 impl Log {
-    fn line(&mut self, line: Line<'_>, collected: &mut Collected) -> Result<(), CollectError> {
+    fn line(&mut self, line: RawLine<'_>, collected: &mut Collected) -> Result<(), CollectError> {
         let text = line.text();
         if line.cut {
             collected.skip(Reason::LongLine, || format!("line {}", line.number));

@@ -5,14 +5,14 @@ use crate::address::Address;
 use crate::content::Content;
 use crate::health::Health;
 use crate::inspect::About;
-use crate::scanner::{Answer, Common, Configured, Harm, Kind, Later, MemoKey, Scanner, StartError};
+use crate::scanner::{Answer, Common, Configured, Harm, Later, MemoKey, Scanner, ScannerKind, StartError};
 use crate::verdict::Outcome;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use weir_settings::{Reader, Section, kinds};
 
 /// Its row in the registry.
-pub(crate) const KIND: Kind = Kind { name: "clamav", read };
+pub(crate) const KIND: ScannerKind = ScannerKind { name: "clamav", read };
 
 /// Signatures without a date may change unseen: answers are then kept only for so long.
 const KEPT_UNDATED: Duration = Duration::from_secs(60);

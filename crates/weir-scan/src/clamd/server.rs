@@ -9,7 +9,7 @@ const COMMAND_MAX: usize = 4096 + 32;
 
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum ClamdCommand {
     /// Whether somebody is there.
     Ping,
     /// Which program this is.
@@ -40,7 +40,7 @@ pub enum Asked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// What is asked.
-    pub asked: Asked,
+    pub asked: ClamdCommand,
     /// How it is answered.
     pub form: ReplyForm,
 }
@@ -126,7 +126,7 @@ impl Questions {
                     return self.next_question();
                 }
                 self.expects = Expects::Command;
-                Ok(Some(Question { asked: Asked::StreamEnd, form }))
+                Ok(Some(Question { asked: ClamdCommand::StreamEnd, form }))
             }
             Expects::Chunk(form, left) => {
                 let piece: Vec<u8> = self.octets.drain(..left.min(self.octets.len())).collect();
@@ -137,7 +137,7 @@ impl Questions {
                     0 => Expects::Length(form),
                     left => Expects::Chunk(form, left),
                 };
-                Ok(Some(Question { asked: Asked::Piece(piece), form }))
+                Ok(Some(Question { asked: ClamdCommand::Piece(piece), form }))
             }
         }
     }
@@ -158,35 +158,35 @@ impl Questions {
         let line: Vec<u8> = self.octets.drain(..=length).collect();
         let asked = asked(String::from_utf8_lossy(&line[prefix..length]).trim_end_matches('\r'));
         match asked {
-            Asked::Session => self.session = Some(0),
-            Asked::End => self.session = None,
+            ClamdCommand::Session => self.session = Some(0),
+            ClamdCommand::End => self.session = None,
             _ => {}
         }
-        if let Some(number) = self.session.as_mut().filter(|_| asked != Asked::Session) {
+        if let Some(number) = self.session.as_mut().filter(|_| asked != ClamdCommand::Session) {
             *number = number.wrapping_add(1);
         }
-        let number = self.session.filter(|_| asked != Asked::Session);
+        let number = self.session.filter(|_| asked != ClamdCommand::Session);
         let form = ReplyForm { end, number };
-        if asked == Asked::Stream {
+        if asked == ClamdCommand::Stream {
             self.expects = Expects::Length(form);
         }
         Ok(Some(Question { asked, form }))
     }
 }
 
-fn asked(command: &str) -> Asked {
+fn asked(command: &str) -> ClamdCommand {
     let (word, rest) = command.split_once(' ').unwrap_or((command, ""));
     match word {
-        "PING" => Asked::Ping,
-        "VERSION" => Asked::Version,
-        "VERSIONCOMMANDS" => Asked::VersionCommands,
-        "STATS" => Asked::Stats,
-        "IDSESSION" => Asked::Session,
-        "END" => Asked::End,
-        "INSTREAM" => Asked::Stream,
-        "FILDES" => Asked::Descriptor,
-        "SCAN" | "CONTSCAN" | "MULTISCAN" | "ALLMATCHSCAN" | "RAWSCAN" => Asked::Path(rest.to_owned()),
-        _ => Asked::Unknown,
+        "PING" => ClamdCommand::Ping,
+        "VERSION" => ClamdCommand::Version,
+        "VERSIONCOMMANDS" => ClamdCommand::VersionCommands,
+        "STATS" => ClamdCommand::Stats,
+        "IDSESSION" => ClamdCommand::Session,
+        "END" => ClamdCommand::End,
+        "INSTREAM" => ClamdCommand::Stream,
+        "FILDES" => ClamdCommand::Descriptor,
+        "SCAN" | "CONTSCAN" | "MULTISCAN" | "ALLMATCHSCAN" | "RAWSCAN" => ClamdCommand::Path(rest.to_owned()),
+        _ => ClamdCommand::Unknown,
     }
 }
 
@@ -195,14 +195,14 @@ mod tests {
     use super::*;
 
     /// Everything that is asked, with what a reply of "OK" would be, if the octets come in pieces of this length.
-    fn all(octets: &[u8], piece: usize) -> Vec<(Asked, String)> {
+    fn all(octets: &[u8], piece: usize) -> Vec<(ClamdCommand, String)> {
         let (mut questions, mut found) = (Questions::default(), Vec::new());
         for octets in octets.chunks(piece) {
             questions.feed(octets);
             while let Some(Question { asked, form }) = questions.next_question().unwrap() {
                 let reply = String::from_utf8(form.write("OK")).unwrap();
                 match (found.last_mut(), asked) {
-                    (Some((Asked::Piece(before), _)), Asked::Piece(more)) => before.extend(more),
+                    (Some((ClamdCommand::Piece(before), _)), ClamdCommand::Piece(more)) => before.extend(more),
                     (_, asked) => found.push((asked, reply)),
                 }
             }
@@ -218,11 +218,11 @@ mod tests {
             assert_eq!(
                 found,
                 [
-                    (Asked::Ping, reply("OK\0")),
-                    (Asked::Version, reply("OK\n")),
-                    (Asked::Stats, reply("OK\n")),
-                    (Asked::Path("/a b".into()), reply("OK\0")),
-                    (Asked::Unknown, reply("OK\n")),
+                    (ClamdCommand::Ping, reply("OK\0")),
+                    (ClamdCommand::Version, reply("OK\n")),
+                    (ClamdCommand::Stats, reply("OK\n")),
+                    (ClamdCommand::Path("/a b".into()), reply("OK\0")),
+                    (ClamdCommand::Unknown, reply("OK\n")),
                 ]
             );
         }

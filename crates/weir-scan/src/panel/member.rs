@@ -3,7 +3,7 @@
 use crate::content::Content;
 use crate::examine::Report;
 use crate::inspect::About;
-use crate::memo::{Asked, Key, Memo, Remembered};
+use crate::memo::{ContentKey, Memo, MemoAnswer, Remembered};
 use crate::memory_bounds::Bounds;
 use crate::samples::Candidate;
 use crate::scanner::{Answer, MemoKey, Scanner};
@@ -53,16 +53,16 @@ impl Member {
         let wait = self.scanner.deadline(content.length());
         let begun = Instant::now();
         let (scanner, content, about) = (self.scanner.clone(), content.clone(), about.clone());
-        let named = Key { hash: *content.hash(), version: key.version, is_file: about.is_file };
+        let named = ContentKey { hash: *content.hash(), version: key.version, is_file: about.is_file };
         let scan = || async move {
             let answer = scanner.scan(&content, &about).await;
             answer.report(&scanner.reports_as(), begun.elapsed())
         };
         match self.memo.ask(named, key.keep, wait, scan).await {
-            Asked::Found(report) => report,
-            Asked::Known(report) => at_once(report),
-            Asked::TooLong => self.report(Answer::Failed { problem: self.scanner.gave_up(wait) }, begun),
-            Asked::TooMany => {
+            MemoAnswer::Found(report) => report,
+            MemoAnswer::Known(report) => at_once(report),
+            MemoAnswer::TooLong => self.report(Answer::Failed { problem: self.scanner.gave_up(wait) }, begun),
+            MemoAnswer::TooMany => {
                 at_once(self.report(Answer::Failed { problem: "too many scans are under way".into() }, begun))
             }
         }

@@ -2,7 +2,7 @@
 
 use super::Bounds;
 use crate::registry::REGISTRY;
-use crate::scanner::{Common, Configured, Kind, Wants};
+use crate::scanner::{Common, Configured, ScannerKind, Wants};
 use std::any::Any;
 use std::sync::Arc;
 use weir_settings::Reader;
@@ -24,7 +24,7 @@ impl Settings {
     }
 
     /// The same for a list of one's own.
-    pub fn read_kinds(kinds: &[&Kind], reader: &mut Reader<'_>, feeds: usize) -> Settings {
+    pub fn read_kinds(kinds: &[&ScannerKind], reader: &mut Reader<'_>, feeds: usize) -> Settings {
         let mut common = Common { feeds, memory: Bounds::default() };
         let on: Vec<Box<dyn Configured>> = kinds.iter().filter_map(|kind| (kind.read)(reader, &mut common)).collect();
         Settings { scanners: on.into_iter().map(Arc::from).collect(), memory: common.memory, limits_decide: false }

@@ -17,15 +17,15 @@ pub(super) fn dde(file: &File<'_>) -> bool {
 
 /// What the fields of a document say, each in a line, with what fields in them stand for.
 #[derive(Default)]
-pub(super) struct Fields {
+pub(super) struct DocumentFields {
     pub(super) text: Vec<u8>,
     /// One of them has its name from another one, of which nobody here knows what it stands for.
     has_computed_name: bool,
 }
 
-pub(super) fn fields(file: &File<'_>) -> Fields {
+pub(super) fn fields(file: &File<'_>) -> DocumentFields {
     if file.kind == Kind::Rtf {
-        return Fields { text: rtf_fields(file.data), has_computed_name: false };
+        return DocumentFields { text: rtf_fields(file.data), has_computed_name: false };
     }
     // The parts of a document may have any name.
     let part = || file.in_archive && matches!(file.kind, Kind::Xml | Kind::Unknown);
@@ -33,7 +33,7 @@ pub(super) fn fields(file: &File<'_>) -> Fields {
     if is_flat(file) || (name_has(file, "word/") && name_ends(file, ".xml")) || known() {
         return word_fields(text(file));
     }
-    Fields::default()
+    DocumentFields::default()
 }
 
 /// A field that is not at its end yet.
@@ -44,8 +44,8 @@ struct Open {
     has_computed_name: bool,
 }
 
-fn word_fields(data: &[u8]) -> Fields {
-    let (mut out, mut open) = (Fields::default(), Vec::<Open>::new());
+fn word_fields(data: &[u8]) -> DocumentFields {
+    let (mut out, mut open) = (DocumentFields::default(), Vec::<Open>::new());
     for tag in markup::tags(data) {
         let content = || {
             let rest = data.get(tag.end()..).unwrap_or_default();
@@ -80,7 +80,7 @@ fn word_fields(data: &[u8]) -> Fields {
 }
 
 /// A field is at its end: what it stands for is a piece of the one around it.
-fn ended(field: &Open, around: &mut [Open], out: &mut Fields) {
+fn ended(field: &Open, around: &mut [Open], out: &mut DocumentFields) {
     out.text.extend([b"\n".as_slice(), &in_one_line(&field.code), b"\n"].concat());
     out.has_computed_name |= field.has_computed_name;
     let Some(outer) = around.last_mut().filter(|outer| !outer.in_result) else { return };
@@ -317,7 +317,7 @@ fn open_document(file: &File<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn field(pieces: &str) -> Fields {
+    fn field(pieces: &str) -> DocumentFields {
         let tags = pieces
             .replace('{', "<w:fldChar w:fldCharType=\"begin\"/>")
             .replace('}', "<w:fldChar w:fldCharType=\"end\"/>");

@@ -2,7 +2,7 @@
 //!
 //! In nearly all charsets an extension is ASCII. It is not where the octets shift between sets (ISO 2022, HZ), are written as something
 //! else (UTF-7, UTF-16) or are EBCDIC. Those are read here; the Chinese, Japanese and Korean sets among them by `encoding_rs`, so that
-//! people can read the name in a reason. Programs differ in which charsets they know, so a name can have several readings ([`Reading`]).
+//! people can read the name in a reason. Programs differ in which charsets they know, so a name can have several readings ([`CharsetReading`]).
 //! Cost: linear.
 
 use super::transfer::{Padding, base64, is_base64};
@@ -10,7 +10,7 @@ use encoding_rs::{EUC_JP, EUC_KR, Encoding, GBK};
 
 /// What a program makes of the charset that stands beside a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum CharsetReading {
     /// It knows the charset.
     Named,
     /// It passes over the charset, and shows the octets.
@@ -21,22 +21,22 @@ pub(super) enum Reading {
     Shifted,
     /// Each of these is what a charset that we do not know may be another name of.
     Hz,
-    /// See [`Reading::Hz`].
+    /// See [`CharsetReading::Hz`].
     Utf7,
-    /// See [`Reading::Hz`].
+    /// See [`CharsetReading::Hz`].
     Ebcdic,
 }
 
-impl Reading {
+impl CharsetReading {
     /// The usual one first.
-    pub(super) const ALL: [Reading; 7] = [
-        Reading::Named,
-        Reading::Octets,
-        Reading::Swapped,
-        Reading::Shifted,
-        Reading::Hz,
-        Reading::Utf7,
-        Reading::Ebcdic,
+    pub(super) const ALL: [CharsetReading; 7] = [
+        CharsetReading::Named,
+        CharsetReading::Octets,
+        CharsetReading::Swapped,
+        CharsetReading::Shifted,
+        CharsetReading::Hz,
+        CharsetReading::Utf7,
+        CharsetReading::Ebcdic,
     ];
 }
 
@@ -113,18 +113,20 @@ pub(super) fn is_rare(charset: &[u8]) -> bool {
 }
 
 /// Text in a charset, as a program reads it that makes this of the charset.
-pub(super) fn text_of(charset: &[u8], bytes: &[u8], reading: Reading) -> String {
+pub(super) fn text_of(charset: &[u8], bytes: &[u8], reading: CharsetReading) -> String {
     let family = Family::of(charset);
     match (family, reading) {
-        (Family::Utf16 { .. } | Family::Utf32 { .. } | Family::Utf7, Reading::Octets) => named(family, bytes),
-        (_, Reading::Octets) => octets(bytes),
-        (Family::Utf16 { little, told: false }, Reading::Swapped) => utf16(bytes, !little),
-        (Family::None | Family::Unknown | Family::Usual(_) | Family::Utf8, Reading::Shifted) if is_shifted(bytes) => {
+        (Family::Utf16 { .. } | Family::Utf32 { .. } | Family::Utf7, CharsetReading::Octets) => named(family, bytes),
+        (_, CharsetReading::Octets) => octets(bytes),
+        (Family::Utf16 { little, told: false }, CharsetReading::Swapped) => utf16(bytes, !little),
+        (Family::None | Family::Unknown | Family::Usual(_) | Family::Utf8, CharsetReading::Shifted)
+            if is_shifted(bytes) =>
+        {
             iso2022(bytes, EUC_JP)
         }
-        (Family::Unknown, Reading::Hz) => hz(bytes),
-        (Family::Unknown, Reading::Utf7) => utf7(bytes),
-        (Family::Unknown, Reading::Ebcdic) => ebcdic(bytes),
+        (Family::Unknown, CharsetReading::Hz) => hz(bytes),
+        (Family::Unknown, CharsetReading::Utf7) => utf7(bytes),
+        (Family::Unknown, CharsetReading::Ebcdic) => ebcdic(bytes),
         _ => named(family, bytes),
     }
 }
@@ -337,7 +339,7 @@ mod tests {
     use super::*;
 
     fn named(charset: &str, bytes: &[u8]) -> String {
-        text_of(charset.as_bytes(), bytes, Reading::Named)
+        text_of(charset.as_bytes(), bytes, CharsetReading::Named)
     }
 
     #[test]
@@ -361,7 +363,7 @@ mod tests {
         assert_eq!(named("utf-7", b"1+-2 +AC4-x +"), "1+2 .x +");
         assert_eq!(named("iso-8859-1", b"caf\xe9"), "café");
         assert_eq!(named("utf-32", b"\xff\xff\xff\xffab"), "\u{fffd}");
-        assert_eq!(text_of(b"utf-16", b"a\0.\0j\0s\0", Reading::Swapped), "a.js");
+        assert_eq!(text_of(b"utf-16", b"a\0.\0j\0s\0", CharsetReading::Swapped), "a.js");
     }
 
     #[test]
@@ -389,23 +391,27 @@ mod tests {
     #[test]
     fn an_unknown_charset_is_read_in_every_way() {
         for (bytes, reading) in [
-            (b"a.j\x1b(J\x1b(Bs".as_slice(), Reading::Shifted),
-            (b"a.j~{~}s", Reading::Hz),
-            (b"a.+AGo-s", Reading::Utf7),
-            (b"\x81\x4b\x91\xa2", Reading::Ebcdic),
-            (b"a.js", Reading::Octets),
+            (b"a.j\x1b(J\x1b(Bs".as_slice(), CharsetReading::Shifted),
+            (b"a.j~{~}s", CharsetReading::Hz),
+            (b"a.+AGo-s", CharsetReading::Utf7),
+            (b"\x81\x4b\x91\xa2", CharsetReading::Ebcdic),
+            (b"a.js", CharsetReading::Octets),
         ] {
             assert_eq!(text_of(b"x-no-such", bytes, reading), "a.js", "{reading:?}");
         }
         assert!(is_rare(b"SCSU") && is_rare(b"BOCU-1") && !is_rare(b"utf-8") && !is_rare(b"x-no-such"));
-        assert_eq!(text_of(b"utf-8", b"a+b~{.pdf", Reading::Utf7), "a+b~{.pdf", "a charset that is known is believed");
+        assert_eq!(
+            text_of(b"utf-8", b"a+b~{.pdf", CharsetReading::Utf7),
+            "a+b~{.pdf",
+            "a charset that is known is believed"
+        );
     }
 
     #[test]
     fn what_breaks_off_ends() {
         for charset in ["iso-2022-jp", "hz", "utf-7", "utf-16", "utf-32", "ibm037", "shift_jis", "x"] {
             for bytes in [b"\x1b".as_slice(), b"\x1b$", b"\x1b$(", b"~", b"~{!", b"+", b"\x0e", b"\x1b$B!"] {
-                for reading in Reading::ALL {
+                for reading in CharsetReading::ALL {
                     text_of(charset.as_bytes(), bytes, reading);
                 }
             }

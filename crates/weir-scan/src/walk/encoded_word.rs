@@ -1,6 +1,6 @@
 //! Text in a header that is not ASCII: encoded words (RFC 2047) and escapes (RFC 2231). Cost: linear.
 
-use super::charset::{Reading, is_rare, text_of};
+use super::charset::{CharsetReading, is_rare, text_of};
 use super::transfer::{Padding, base64, nibble, quoted_printable};
 
 /// A value after RFC 2231, without its escapes.
@@ -31,12 +31,12 @@ pub(super) enum Words {
 }
 
 /// Text with encoded words (RFC 2047), also inside quotes, where they do not belong and are found.
-pub(super) fn decoded_words(value: &[u8], padding: Padding, reading: Reading) -> String {
+pub(super) fn decoded_words(value: &[u8], padding: Padding, reading: CharsetReading) -> String {
     words_decoded(value, padding, reading, Words::Apart)
 }
 
 /// The same, with one of the ways to join words.
-pub(super) fn words_decoded(value: &[u8], padding: Padding, reading: Reading, words: Words) -> String {
+pub(super) fn words_decoded(value: &[u8], padding: Padding, reading: CharsetReading, words: Words) -> String {
     let (mut out, mut rest, mut run) = (String::new(), value, Vec::<Word<'_>>::new());
     // Behind the last end of a word there is none, and looking for it again and again would take long.
     let last = memchr::memmem::rfind(value, b"?=");
@@ -112,7 +112,7 @@ impl<'t> Word<'t> {
 }
 
 /// Words that stand side by side.
-fn flush(run: &mut Vec<Word<'_>>, padding: Padding, reading: Reading, words: Words, out: &mut String) {
+fn flush(run: &mut Vec<Word<'_>>, padding: Padding, reading: CharsetReading, words: Words, out: &mut String) {
     let alike = |one: &Word<'_>, next: &Word<'_>| match words {
         Words::Apart => false,
         Words::Octets => one.charset.eq_ignore_ascii_case(next.charset),

@@ -3,7 +3,7 @@
 //! Mail programs differ in what they make of quotes, comments, blanks and parameters in sections, so each reading is given, and what is
 //! wrong with how a field is written. Cost: linear. Sources: RFC 2045, 2183, 2231.
 
-use super::charset::{Reading, is_rare, text_of};
+use super::charset::{CharsetReading, is_rare, text_of};
 use super::encoded_word::{Words, decoded_words, has_rare_charset, percent_decoded, words_decoded};
 use super::transfer::Padding;
 
@@ -11,9 +11,9 @@ use super::transfer::Padding;
 const PARAMETERS_MAX: usize = 128;
 
 /// The fields of a header: name and value as they stand, folded.
-pub(super) struct Fields<'a>(pub(super) &'a [u8]);
+pub(super) struct HeaderFields<'a>(pub(super) &'a [u8]);
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for HeaderFields<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -196,7 +196,7 @@ impl Parameter {
 /// way to read them once, the usual one first.
 pub(super) fn shown(charset: &[u8], octets: &[u8]) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for reading in Reading::ALL {
+    for reading in CharsetReading::ALL {
         let known;
         let octets = if charset.is_empty() {
             octets
@@ -208,7 +208,8 @@ pub(super) fn shown(charset: &[u8], octets: &[u8]) -> Vec<String> {
         let has_words = memchr::memmem::find(octets, b"=?").is_some();
         let paddings = Padding::ALL.iter().take(if has_words { 3 } else { 1 });
         let apart = paddings.map(|padding| words_decoded(octets, *padding, reading, Words::Apart));
-        let joined = [Words::Octets, Words::Letters].into_iter().filter(|_| has_words && reading == Reading::Named);
+        let joined =
+            [Words::Octets, Words::Letters].into_iter().filter(|_| has_words && reading == CharsetReading::Named);
         for text in apart.chain(joined.map(|words| words_decoded(octets, Padding::EndsGroup, reading, words))) {
             if !texts.contains(&text) {
                 texts.push(text);
@@ -218,7 +219,7 @@ pub(super) fn shown(charset: &[u8], octets: &[u8]) -> Vec<String> {
     // What was encoded twice is decoded twice by programs that do so here and there.
     let twice = texts.iter().filter(|text| text.contains("=?") && text.contains("?="));
     let twice: Vec<String> =
-        twice.map(|text| decoded_words(text.as_bytes(), Padding::EndsGroup, Reading::Named)).collect();
+        twice.map(|text| decoded_words(text.as_bytes(), Padding::EndsGroup, CharsetReading::Named)).collect();
     for text in twice {
         if !text.is_empty() && !texts.contains(&text) {
             texts.push(text);

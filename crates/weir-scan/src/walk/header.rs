@@ -4,9 +4,9 @@
 //! kept side by side (two boundaries, two types), and what is longer than any program writes it, is reported as ambiguous. Cost: linear.
 //! Sources: RFC 2045, 2047, 2183, 2231.
 
-use super::charset::Reading;
+use super::charset::CharsetReading;
 use super::encoded_word::decoded_words;
-use super::field::{Field, Fields, Joined, Parameter, is_in_rare_charset, shown, unfolded};
+use super::field::{Field, HeaderFields, Joined, Parameter, is_in_rare_charset, shown, unfolded};
 use super::last_names::{LastNames, NAMES_MAX, undone};
 use super::media_type;
 use super::transfer::{Encoding, Padding};
@@ -92,7 +92,7 @@ impl PartHeader {
 
     fn fields(&mut self, lines: &[u8]) {
         let mut last = LastNames::default();
-        for (name, value) in Fields(lines) {
+        for (name, value) in HeaderFields(lines) {
             let is = |wanted: &[u8]| is_name(name, wanted);
             // Only as Dovecot reads it: without blanks or returns.
             self.has_mime_version |= name.eq_ignore_ascii_case(b"mime-version");
@@ -276,7 +276,7 @@ impl PartHeader {
     }
 
     fn transfer_encoding(&mut self, field: &Field) {
-        let decoded = decoded_words(&field.word, Padding::EndsGroup, Reading::Named);
+        let decoded = decoded_words(&field.word, Padding::EndsGroup, CharsetReading::Named);
         let encoding = Encoding::named(decoded.as_bytes()).unwrap_or_else(|| {
             // Some programs write the charset there, which encodes nothing.
             match is_like_an_encoding(&decoded) {
@@ -368,8 +368,8 @@ fn is_name(name: &[u8], wanted: &[u8]) -> bool {
 
 /// The type that a word names: blanks around the slash do not count, and neither does what stands behind the subtype.
 fn type_named(word: &[u8]) -> String {
-    let text =
-        decoded_words(&word[..word.len().min(MEDIA_TYPE_MAX)], Padding::EndsGroup, Reading::Named).to_ascii_lowercase();
+    let text = decoded_words(&word[..word.len().min(MEDIA_TYPE_MAX)], Padding::EndsGroup, CharsetReading::Named)
+        .to_ascii_lowercase();
     let token = |text: &str| text.trim().split([' ', '\t']).next().unwrap_or("").to_owned();
     match text.split_once('/') {
         // Before there was MIME, a type was one word.
@@ -502,7 +502,7 @@ mod tests {
         let read = |_| {
             let begun = clock_gettime(ClockId::ThreadCPUTime);
             for text in [value.as_str(), &format!("{value}?=")] {
-                assert!(!decoded_words(text.as_bytes(), Padding::EndsGroup, Reading::Named).is_empty());
+                assert!(!decoded_words(text.as_bytes(), Padding::EndsGroup, CharsetReading::Named).is_empty());
             }
             PartHeader::read(header.as_bytes());
             let ended = clock_gettime(ClockId::ThreadCPUTime);

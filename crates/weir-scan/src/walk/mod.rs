@@ -30,7 +30,7 @@ pub mod unfold;
 pub(crate) use archive::{page, pdf, pdf_text, workbook};
 pub use archive::{vba, zip_cipher};
 
-use crate::budget::{Budget, End, Exceeded, Unpacked};
+use crate::budget::{Budget, Exceeded, UnpackEnd, Unpacked};
 use crate::file_name;
 use crate::plain::shown;
 use kind::Kind;
@@ -88,33 +88,33 @@ impl Oddity {
 /// Something that wants to see everything in a message.
 pub trait Visit {
     /// A file, before what is in it.
-    fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded>;
+    fn file(&mut self, place: &NestedPath, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded>;
     /// The same file once more, as a text that rules can read: in UTF-8, with references resolved.
-    fn reading(&mut self, _place: &Place, _file: &File<'_>, _budget: &Budget) -> Result<(), Exceeded> {
+    fn reading(&mut self, _place: &NestedPath, _file: &File<'_>, _budget: &Budget) -> Result<(), Exceeded> {
         Ok(())
     }
     /// Something odd.
-    fn odd(&mut self, place: &Place, oddity: Oddity);
+    fn odd(&mut self, place: &NestedPath, oddity: Oddity);
     /// Words of the message that may open what is in it, before its files.
     fn passwords(&mut self, _words: &[String]) {}
     /// Whether to open a file that was just shown, if it holds others.
-    fn enters(&mut self, _place: &Place, _file: &File<'_>) -> bool {
+    fn enters(&mut self, _place: &NestedPath, _file: &File<'_>) -> bool {
         true
     }
 }
 
 /// The way to a file, as names: `invoice.zip > invoice.pdf.exe`.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Place(Vec<String>);
+pub struct NestedPath(Vec<String>);
 
-impl Place {
+impl NestedPath {
     /// Whether it is below the other one.
-    pub(crate) fn is_inside(&self, other: &Place) -> bool {
+    pub(crate) fn is_inside(&self, other: &NestedPath) -> bool {
         self.0.len() > other.0.len() && self.0.starts_with(&other.0)
     }
 
     /// Whether it is the other one, or below it.
-    pub(crate) fn is_at_or_inside(&self, other: &Place) -> bool {
+    pub(crate) fn is_at_or_inside(&self, other: &NestedPath) -> bool {
         self.0.starts_with(&other.0)
     }
 
@@ -130,7 +130,7 @@ impl Place {
 const NAME_SHOWN: usize = 100;
 const PLACE_SHOWN: usize = 600;
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for NestedPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<String> =
             self.0.iter().filter(|name| !name.is_empty()).map(|name| shown(name, NAME_SHOWN)).collect();
@@ -173,7 +173,7 @@ pub fn walk_sample(
 struct Walk<'w> {
     budget: &'w mut Budget,
     visitor: &'w mut dyn Visit,
-    place: Place,
+    place: NestedPath,
     /// Archives that are open.
     depth: u32,
     /// Whether the visitor is looking: a panic is then not that of a reader.
@@ -194,7 +194,7 @@ impl<'w> Walk<'w> {
         Walk {
             budget,
             visitor,
-            place: Place::default(),
+            place: NestedPath::default(),
             depth: 0,
             visiting: false,
             passwords: Vec::new(),
@@ -498,15 +498,15 @@ impl Walk<'_> {
         unpacked: &Unpacked,
         look: impl FnOnce(&mut Self, &[u8]) -> Result<(), Exceeded>,
     ) -> Result<Option<u64>, Exceeded> {
-        if let End::Broken(why) = &unpacked.end {
+        if let UnpackEnd::Broken(why) = &unpacked.end {
             self.odd(names, Oddity::Unreadable(why.clone()));
         }
         look(self, &unpacked.data)?;
         self.budget.release(unpacked.data.len());
         match unpacked.end {
-            End::Whole => Ok(Some(unpacked.data.len() as u64)),
-            End::Broken(_) => Ok(None),
-            End::Exceeded(exceeded) => Err(exceeded),
+            UnpackEnd::Whole => Ok(Some(unpacked.data.len() as u64)),
+            UnpackEnd::Broken(_) => Ok(None),
+            UnpackEnd::Exceeded(exceeded) => Err(exceeded),
         }
     }
 

@@ -4,7 +4,7 @@
 //! converted text is examined in addition to the original, never instead of it.
 
 use super::File;
-use super::charset::{Reading, text_of, without_escapes};
+use super::charset::{CharsetReading, text_of, without_escapes};
 use super::kind::Kind;
 use super::transfer::is_base64;
 use crate::markup::{LOOKED_THROUGH, Tag};
@@ -27,7 +27,9 @@ pub(super) fn narrow(file: &File<'_>) -> Option<Vec<u8>> {
         // To a browser a page may be Japanese, in which escape sequences stand between letters.
         return is_markup(file).then(|| without_escapes(data)).flatten();
     };
-    Some(text_of(charset.as_bytes(), data, Reading::Named).trim_start_matches('\u{feff}').to_owned().into_bytes())
+    Some(
+        text_of(charset.as_bytes(), data, CharsetReading::Named).trim_start_matches('\u{feff}').to_owned().into_bytes(),
+    )
 }
 
 /// Whether a text that [`narrow`] turns goes on behind what is turned.

@@ -1,7 +1,7 @@
 //! The visitor of unit tests: it keeps every file and everything odd, for a test to look at afterwards.
 
 use super::kind::Kind;
-use super::{File, Oddity, Place, Visit, walk_sample};
+use super::{File, NestedPath, Oddity, Visit, walk_sample};
 use crate::budget::{Budget, Exceeded, Limits};
 
 /// A file as the walk showed it.
@@ -40,7 +40,7 @@ impl Seen {
 }
 
 impl Visit for Seen {
-    fn file(&mut self, place: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, place: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         self.files.push(SeenFile {
             place: place.to_string(),
             names: file.names.to_vec(),
@@ -51,7 +51,7 @@ impl Visit for Seen {
         Ok(())
     }
 
-    fn odd(&mut self, _: &Place, oddity: Oddity) {
+    fn odd(&mut self, _: &NestedPath, oddity: Oddity) {
         self.odd.push(oddity);
     }
 }

@@ -91,21 +91,21 @@ fn from(text: &[u8], letters: usize) -> Vec<u8> {
 }
 
 /// A line with letters that others follow.
-struct Line {
+struct LetterLine {
     begin: usize,
     end: usize,
     letters: usize,
 }
 
 /// The lines with letters before the padding, without the last one.
-fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
+fn lines(text: &[u8]) -> impl Iterator<Item = LetterLine> {
     let end = memchr::memchr(b'=', text).unwrap_or(text.len());
     let end = text[..end].iter().rposition(|byte| is_base64(*byte)).unwrap_or(0);
     let last = memchr::memrchr(b'\n', &text[..end]).unwrap_or(0);
     let mut begin = 0;
     let counted = text[..last].split(|byte| *byte == b'\n').map(move |line| {
         let (letters, _) = base64_letters(line);
-        let found = Line { begin, end: begin + line.len(), letters };
+        let found = LetterLine { begin, end: begin + line.len(), letters };
         begin = found.end + 1;
         found
     });

@@ -12,7 +12,7 @@ pub mod scanner;
 mod settings;
 mod wire;
 
-pub use process::{Program, WorkerError};
+pub use process::{WorkerError, WorkerProgram};
 
 use crate::examine::{Examiner, Setup};
 use rustix::time::{ClockId, clock_gettime};

@@ -7,7 +7,7 @@
 //! next message goes to a new one. A worker that dies or hangs is replaced too; its message has failed once. A caller that goes
 //! away takes its worker with it.
 
-use super::process::{Process, Program, WorkerError};
+use super::process::{Process, WorkerError, WorkerProgram};
 use crate::content::Content;
 use crate::deadline::Deadline;
 use crate::examine::{Report, Setup};
@@ -34,7 +34,7 @@ settings! {
         /// How long a message waits for a free process
         pub wait: Duration = duration("1m", "1s"..="1h"),
         /// What is started.
-        pub program: Program = fixed(Program::itself(MEMORY)),
+        pub program: WorkerProgram = fixed(WorkerProgram::itself(MEMORY)),
     }
 }
 

@@ -19,18 +19,18 @@ use tokio::net::unix::pipe;
 
 /// What is started as a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct WorkerProgram {
     /// The program.
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
-impl Program {
+impl WorkerProgram {
     /// This same binary, also if its file was replaced meanwhile, with the hidden verb.
-    pub fn itself(memory: u64) -> Program {
+    pub fn itself(memory: u64) -> WorkerProgram {
         let arguments = vec!["scan-worker".into(), "--memory".into(), memory.to_string().into()];
-        Program { path: "/proc/self/exe".into(), arguments }
+        WorkerProgram { path: "/proc/self/exe".into(), arguments }
     }
 }
 
@@ -51,7 +51,11 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts one and gives it its setup.
-    pub(super) async fn start(program: &Program, setup: &Content, generation: u64) -> Result<Process, WorkerError> {
+    pub(super) async fn start(
+        program: &WorkerProgram,
+        setup: &Content,
+        generation: u64,
+    ) -> Result<Process, WorkerError> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(io::Error::from)?;
         rustix::io::ioctl_fionbio(&ours, true).map_err(io::Error::from)?;

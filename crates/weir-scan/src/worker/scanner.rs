@@ -9,13 +9,13 @@ use crate::health::Health;
 use crate::inspect::About;
 use crate::made::Made;
 use crate::samples::Candidate;
-use crate::scanner::{Answer, Common, Configured, Kind, Later, MemoKey, Opener, Scanner, StartError};
+use crate::scanner::{Answer, Common, Configured, Later, MemoKey, Opener, Scanner, ScannerKind, StartError};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_settings::Reader;
 
 /// Its row in the registry.
-pub(crate) const KIND: Kind = Kind { name: "workers", read };
+pub(crate) const KIND: ScannerKind = ScannerKind { name: "workers", read };
 
 fn read(reader: &mut Reader<'_>, common: &mut Common) -> Option<Box<dyn Configured>> {
     let (workers, memory) = settings::read(reader);

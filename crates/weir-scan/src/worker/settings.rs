@@ -1,7 +1,7 @@
 //! `[scan.workers]`, `[scan.yara]` and `[scan.attachments]`: what our own workers look for, and what a message may cost them.
 
 use super::pool;
-use super::process::Program;
+use super::process::WorkerProgram;
 use crate::attachments::policy::{Choice, Policy};
 use crate::budget::Limits;
 use crate::examine::Setup;
@@ -54,7 +54,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (Workers, Bounds) {
     let policy = reader.section("scan.attachments", about, read_attachments);
     let rules = if embedded { vec![RuleFile::embedded()] } else { Vec::new() };
     let setup = Setup { rules, policy, limits, ..Setup::default() };
-    let pool = pool::Settings { program: Program::itself(pool.memory), ..pool };
+    let pool = pool::Settings { program: WorkerProgram::itself(pool.memory), ..pool };
     (Workers { pool, setup, folder }, memory)
 }
 

@@ -66,7 +66,7 @@ pub struct Match {
 
 /// What is known of the bytes from outside.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known<'a> {
+pub struct Externals<'a> {
     /// The file's name.
     pub name: &'a str,
     /// Its extension, in small letters.
@@ -119,7 +119,7 @@ impl Rules {
     }
 
     /// Scans: what matched, and whether the time was enough.
-    pub fn scan(&mut self, data: &[u8], known: &Known<'_>, within: Duration) -> (Vec<Match>, bool) {
+    pub fn scan(&mut self, data: &[u8], known: &Externals<'_>, within: Duration) -> (Vec<Match>, bool) {
         let texts = [known.name, known.name, known.extension, known.kind, "", known.kind];
         for (name, value) in TEXTS.into_iter().zip(texts) {
             let _ = self.scanner.define_symbol(name, value);
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::eicar::eicar;
 
-    fn names(data: &[u8], known: Known<'_>) -> Vec<String> {
+    fn names(data: &[u8], known: Externals<'_>) -> Vec<String> {
         let mut rules = Rules::compile(&[RuleFile::embedded()]).unwrap();
         let (found, whole) = rules.scan(data, &known, Duration::from_secs(10));
         assert!(whole);
@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn the_embedded_rules_find_what_they_are_for() {
-        let plain = Known::default();
-        let archived = Known { in_archive: true, ..plain };
-        let r#macro = Known { extension: "macro", ..archived };
+        let plain = Externals::default();
+        let archived = Externals { in_archive: true, ..plain };
+        let r#macro = Externals { extension: "macro", ..archived };
         assert_eq!(names(eicar().as_bytes(), plain), ["EICAR_test_file"]);
         assert_eq!(
             names(b"Sub AutoOpen()\nURLDownloadToFile 0, \"http://x/y.exe\", f\nShell (f)\n", r#macro),
@@ -231,8 +231,8 @@ mod tests {
     fn usual_mail_matches_nothing() {
         let text =
             b"Dear Ann,\r\nplease open the document and save it in the shell of the archive.\r\nBob\r\n".repeat(100);
-        assert_eq!(names(&text, Known { is_message: true, ..Known::default() }), Vec::<String>::new());
-        assert_eq!(names(b"", Known::default()), Vec::<String>::new());
+        assert_eq!(names(&text, Externals { is_message: true, ..Externals::default() }), Vec::<String>::new());
+        assert_eq!(names(b"", Externals::default()), Vec::<String>::new());
     }
 
     #[test]
@@ -240,9 +240,9 @@ mod tests {
         let text = "import \"pe\"\nrule x { strings: $a = \"abc\" condition: $a and filename == \"f\" }".to_owned();
         let file = RuleFile { name: "mine.yar".into(), text };
         let mut rules = Rules::compile(&[file]).unwrap();
-        let (found, _) = rules.scan(b"abc", &Known { name: "f", ..Known::default() }, Duration::from_secs(1));
+        let (found, _) = rules.scan(b"abc", &Externals { name: "f", ..Externals::default() }, Duration::from_secs(1));
         assert_eq!((found[0].rule.as_str(), found[0].severity), ("mine.yar/x", Severity::Infected));
-        assert_eq!(rules.scan(b"abc", &Known::default(), Duration::from_secs(1)), (Vec::new(), true));
+        assert_eq!(rules.scan(b"abc", &Externals::default(), Duration::from_secs(1)), (Vec::new(), true));
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let text = "rule x { strings: $a = \"abc\" condition: #a > 900 }".to_owned();
         let mut rules = Rules::compile(&[RuleFile { name: "mine.yar".into(), text }]).unwrap();
         let mut count =
-            |times: usize| rules.scan(&b"abc ".repeat(times), &Known::default(), Duration::from_secs(10)).0.len();
+            |times: usize| rules.scan(&b"abc ".repeat(times), &Externals::default(), Duration::from_secs(10)).0.len();
         assert_eq!((count(900), count(901)), (0, 1));
     }
 

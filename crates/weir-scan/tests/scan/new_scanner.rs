@@ -8,12 +8,14 @@ use weir_scan::health::Health;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, Settings};
 use weir_scan::registry::REGISTRY;
-use weir_scan::scanner::{Answer, Common, Configured, Found, Harm, Kind, Later, MemoKey, Scanner, StartError, Wants};
+use weir_scan::scanner::{
+    Answer, Common, Configured, Found, Harm, Later, MemoKey, Scanner, ScannerKind, StartError, Wants,
+};
 use weir_scan::verdict::Outcome;
 use weir_scan::worker::scanner::Workers;
 use weir_settings::{Reader, kinds};
 
-const KIND: Kind = Kind { name: "words", read };
+const KIND: ScannerKind = ScannerKind { name: "words", read };
 
 #[derive(Debug, Clone)]
 struct Words {
@@ -98,7 +100,7 @@ fn row(outcome: &str, place: &str) -> Vec<(String, String, String)> {
 
 #[tokio::test]
 async fn a_new_scanner_is_one_file_and_one_line() {
-    let kinds: Vec<&Kind> = REGISTRY.iter().copied().chain([&KIND]).collect();
+    let kinds: Vec<&ScannerKind> = REGISTRY.iter().copied().chain([&KIND]).collect();
     let mut off = Reader::new("");
     let settings = Settings::read_kinds(&kinds, &mut off, 5);
     assert!(settings.find::<Workers>().is_some() && settings.find::<Words>().is_none());

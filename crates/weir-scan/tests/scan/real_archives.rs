@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use weir_scan::budget::{Budget, Exceeded, Limits};
-use weir_scan::walk::{File, Oddity, Place, Visit, walk_sample};
+use weir_scan::walk::{File, NestedPath, Oddity, Visit, walk_sample};
 
 /// Every file that the walk finds, with its name, and what is odd.
 #[derive(Default)]
@@ -17,12 +17,12 @@ struct Shown {
 }
 
 impl Visit for Shown {
-    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         self.files.push((file.names.last().cloned().unwrap_or_default(), file.data.to_vec()));
         Ok(())
     }
 
-    fn odd(&mut self, _: &Place, oddity: Oddity) {
+    fn odd(&mut self, _: &NestedPath, oddity: Oddity) {
         self.odd.push(oddity);
     }
 }

@@ -15,7 +15,7 @@ use weir_scan::samples::{Candidate, SamplePolicy, Sort};
 use weir_scan::verdict::Outcome;
 use weir_scan::worker::pool::{Pool, Settings};
 use weir_scan::worker::scanner::Workers;
-use weir_scan::worker::{Program, WorkerError};
+use weir_scan::worker::{WorkerError, WorkerProgram};
 use weir_scan::yara::RuleFile;
 
 /// The worker is an example of this crate. A test of the whole workspace has built it; one of this file alone has not, so
@@ -59,7 +59,7 @@ fn newest(package: &Path) -> SystemTime {
 
 pub(crate) fn settings(arguments: &[&str]) -> Settings {
     let arguments = arguments.iter().map(Into::into).collect();
-    Settings { workers: 2, program: Program { path: worker(), arguments }, ..Settings::default() }
+    Settings { workers: 2, program: WorkerProgram { path: worker(), arguments }, ..Settings::default() }
 }
 
 fn attempt(what: &str) -> Output {
@@ -287,7 +287,7 @@ async fn workers_are_replaced_after_some_messages() {
 
 #[tokio::test]
 async fn what_does_not_start_is_told() {
-    let program = Program { path: "/bin/true".into(), arguments: Vec::new() };
+    let program = WorkerProgram { path: "/bin/true".into(), arguments: Vec::new() };
     let pool = Pool::new(Settings { program, ..settings(&[]) }, &Setup::default()).unwrap();
     let error = pool.examine(&Content::of(b"x").unwrap()).await.unwrap_err();
     assert!(matches!(error, WorkerError::Died(_) | WorkerError::GoneBefore), "{error}");

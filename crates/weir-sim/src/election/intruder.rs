@@ -3,7 +3,7 @@
 use super::node::Node;
 use crate::rng::Rng;
 use weir_core::election::{
-    Aborter, Channel, Claim, Epoch, Frame, KeyId, Message, NodeId, Origin, Phase, Priority, Refusal, Role, Round,
+    Aborter, Channel, Claim, Epoch, Frame, KeyId, Message, MessageRefusal, NodeId, Origin, Phase, Priority, Role, Round,
 };
 
 /// A false message, and whether the shell itself drops it.
@@ -34,9 +34,11 @@ impl Forgery {
     }
 
     /// Whether this is how such a message must be refused.
-    pub(super) fn is_refused_by(verdict: Result<(), Refusal>) -> bool {
-        matches!(verdict, Err(Refusal::Role | Refusal::Priority | Refusal::Channel | Refusal::Replayed))
-            || matches!(verdict, Err(Refusal::EarlierLife | Refusal::LaterLife | Refusal::Revenant))
+    pub(super) fn is_refused_by(verdict: Result<(), MessageRefusal>) -> bool {
+        matches!(
+            verdict,
+            Err(MessageRefusal::Role | MessageRefusal::Priority | MessageRefusal::Channel | MessageRefusal::Replayed)
+        ) || matches!(verdict, Err(MessageRefusal::EarlierLife | MessageRefusal::LaterLife | MessageRefusal::Revenant))
     }
 }
 

@@ -7,7 +7,7 @@ use super::lab::ElectionLab;
 use crate::rng::Rng;
 use crate::world::{Change, Episode, FaultKind, Power};
 use std::time::Duration;
-use weir_core::election::{Priority, Refusal, Role};
+use weir_core::election::{MessageRefusal, Priority, Role};
 
 impl ElectionLab {
     pub(super) fn begin(&mut self, name: usize) -> Result<(), Broken> {
@@ -154,9 +154,9 @@ impl ElectionLab {
             let same = self.nodes[victim].election.as_ref() == Some(&before);
             return self.invariants.demand(Invariant::ForgedChangesNothing, at, same, || "unauthenticated".into());
         }
-        let verdict: Result<(), Refusal> = election.on_message(now, &forgery.frame);
+        let verdict: Result<(), MessageRefusal> = election.on_message(now, &forgery.frame);
         // To a sign of another life a node may knock, and no more.
-        let knocks = matches!(verdict, Err(Refusal::Revenant | Refusal::LaterLife));
+        let knocks = matches!(verdict, Err(MessageRefusal::Revenant | MessageRefusal::LaterLife));
         while knocks && election.poll_output().is_some() {}
         let holds = Forgery::is_refused_by(verdict) && *election == before;
         self.invariants.demand(Invariant::ForgedChangesNothing, at, holds, || {

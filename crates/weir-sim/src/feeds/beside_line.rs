@@ -4,7 +4,7 @@
 //! Each mix is run untuned (the default limits), tuned (limits found for it on another stream) and shifted (limits
 //! found for another mix). The feeds are those of the live gate: the last takes every size, and limits give way.
 
-use super::{Sizes, Stream, bounds, parallel};
+use super::{ArrivalStream, Sizes, bounds, parallel};
 use serde::Serialize;
 use weir_core::feeds::{
     Arrival, Evolution, Limits, Load, Objective, Plan, SearchSpace, Service, Strategy, evaluate, mean_wait_s,
@@ -98,7 +98,7 @@ impl BesideLine {
         let untuned = Limits::default_for(workers, 250_000).expect("two feeds or more");
         let tuned = self.tune(&mix.sizes, &usual, workers);
         let row = |limits_are, limits: &Limits, sizes: &Sizes, load_of: &Load| {
-            let stream = || Stream::new(sizes, load_of.lambda_per_s, self.seed).take(self.arrivals);
+            let stream = || ArrivalStream::new(sizes, load_of.lambda_per_s, self.seed).take(self.arrivals);
             let (mut line, mut feeds) = (0.0, 0.0);
             bounds::first_come(stream(), &load_of.service, workers, |_, wait_ns| line += wait_ns as f64);
             let plan = Plan::live(limits.clone(), Strategy::Shortest);
@@ -119,7 +119,7 @@ impl BesideLine {
         let table = sizes.fine_table();
         let space = SearchSpace::kept_for_small(table.smallest(), table.largest() as u64, workers, workers / 2);
         let mut rng = crate::rng::Rng::new(self.seed.wrapping_add(1));
-        let trace: Vec<Arrival> = Stream::new(sizes, load.lambda_per_s, rng.next_u64()).take(TUNED_ON).collect();
+        let trace: Vec<Arrival> = ArrivalStream::new(sizes, load.lambda_per_s, rng.next_u64()).take(TUNED_ON).collect();
         let mut unit = || rng.unit();
         let mut search = Evolution::new(&[vec![1.0; space.dimension()]], space.dimension(), MEMBERS, &mut unit);
         let cost = |point: &Vec<f64>| {

@@ -1,7 +1,7 @@
 //! One run: sends a number of messages through the feeds under one plan.
 
 use super::waits::Waits;
-use super::{Exponential, Sizes, Stream, bounds, strategy_name};
+use super::{ArrivalStream, Exponential, Sizes, bounds, strategy_name};
 use crate::input::InputError;
 use serde::Serialize;
 use weir_core::feeds::{LastLimit, Limits, Load, Mg1, Objective, Plan, Served, Strategy, evaluate};
@@ -111,7 +111,7 @@ impl Experiment {
             return Err(InputError::new("--arrivals and --lambda", problem, "ask for fewer arrivals or a higher rate"));
         }
         let mut tally = WaitTally::new(self);
-        let stream = Stream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
+        let stream = ArrivalStream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
         let mut last_at = 0;
         let watched = stream.inspect(|arrival| last_at = arrival.at.0);
         evaluate(watched, &self.load.service, &self.plan, |message| tally.add(&message));
@@ -154,7 +154,7 @@ impl Experiment {
     }
 
     fn line_wait_s(&self) -> f64 {
-        let stream = Stream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
+        let stream = ArrivalStream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
         let mut total = 0.0;
         let workers = self.plan.limits.feeds();
         bounds::first_come(stream, &self.load.service, workers, |_, wait_ns| total += wait_ns as f64);

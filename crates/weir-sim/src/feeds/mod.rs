@@ -18,11 +18,11 @@ mod waits;
 pub use beside_line::{BesideLine, LineRow};
 pub use experiment::{Experiment, PerClass, PerFeed, Report};
 pub use exponential::Exponential;
-pub use paper::{Comparison, Paper, PaperTask, Policy, Server, ServerStrategy, StrategyColumn};
+pub use paper::{Comparison, Paper, PaperServer, PaperTask, Policy, ServerStrategy, StrategyColumn};
 pub use plot::{paper_svg, report_svg, tuned_svg};
 pub use sizes::{SIZES_MAX, Sizes};
-pub use stream::Stream;
-pub use tune::{Found, Judged, Progress, TuneTask, Tuned};
+pub use stream::ArrivalStream;
+pub use tune::{Found, Judged, SearchProgress, TuneTask, Tuned};
 
 use weir_core::feeds::Strategy;
 

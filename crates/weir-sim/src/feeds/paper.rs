@@ -5,7 +5,7 @@
 //! were not published; a labelled stand-in shows the same comparison.
 
 use super::waits::Waits;
-use super::{Experiment, Found, Progress, Sizes, Stream, TuneTask, bounds, parallel};
+use super::{ArrivalStream, Experiment, Found, SearchProgress, Sizes, TuneTask, bounds, parallel};
 use crate::input::InputError;
 use crate::rng::Rng;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub struct Paper {
     /// What stands in for the sizes of Tables 1–2 and Figures 6–7.
     pub stand_in: String,
     /// The three servers with the stand-in.
-    pub servers: Vec<Server>,
+    pub servers: Vec<PaperServer>,
 }
 
 /// A wait of the paper beside ours.
@@ -92,7 +92,7 @@ pub struct Policy {
 
 /// One of the paper's mail servers with the stand-in sizes.
 #[derive(Debug, Clone, Serialize)]
-pub struct Server {
+pub struct PaperServer {
     /// Its number in Figures 6 and 7.
     pub server: usize,
     /// λ, messages a second.
@@ -132,7 +132,7 @@ const RUN_ARRIVALS: usize = 10_000;
 
 impl PaperTask {
     /// Runs all of it; `progress` is told during the searches.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Paper, InputError> {
+    pub fn run(&self, progress: &mut dyn FnMut(SearchProgress)) -> Result<Paper, InputError> {
         Reproduction::new(*self).run(progress)
     }
 }
@@ -148,7 +148,7 @@ impl Reproduction {
         Reproduction { task, gaussian: Sizes::dual_gaussian(), stand_in: Sizes::heavy_tailed() }
     }
 
-    fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Paper, InputError> {
+    fn run(&self, progress: &mut dyn FnMut(SearchProgress)) -> Result<Paper, InputError> {
         let rows = [
             ("default limits, by size", Strategy::Size, DEFAULT, 2.4919),
             ("the paper's optimum limits, by size", Strategy::Size, SIZE, 1.71),
@@ -227,7 +227,7 @@ impl Reproduction {
             }
         };
         let Load { lambda_per_s, service } = load(0);
-        let stream = Stream::new(&self.gaussian, lambda_per_s, self.task.seed.wrapping_add(77));
+        let stream = ArrivalStream::new(&self.gaussian, lambda_per_s, self.task.seed.wrapping_add(77));
         let stream = stream.take(self.task.arrivals as usize);
         let mut limits = Vec::new();
         match discipline {
@@ -242,7 +242,7 @@ impl Reproduction {
         Policy { name: name.into(), limits, paper_s, mean_wait_s, largest_5_percent_wait_s }
     }
 
-    fn server(&self, i: usize, progress: &mut dyn FnMut(Progress)) -> Result<Server, InputError> {
+    fn server(&self, i: usize, progress: &mut dyn FnMut(SearchProgress)) -> Result<PaperServer, InputError> {
         let (lambda, t0_s, ts_s_per_byte) = SERVERS[i];
         let found = self.tune(&self.stand_in, load(i), 30, progress)?;
         let mut plans = vec![
@@ -266,7 +266,7 @@ impl Reproduction {
         let table = self.stand_in.fine_table();
         let lambda_bound = Mg1::new(table, load(i)).lambda_bound_per_s(&plans[0].1.limits);
         let strategies = strategies.into_iter().collect::<Result<_, _>>()?;
-        Ok(Server { server: i + 1, lambda, t0_s, ts_s_per_byte, lambda_bound, strategies })
+        Ok(PaperServer { server: i + 1, lambda, t0_s, ts_s_per_byte, lambda_bound, strategies })
     }
 
     /// Tunes all strategies on traces of a part of the long runs.
@@ -275,7 +275,7 @@ impl Reproduction {
         sizes: &Sizes,
         load: Load,
         part: usize,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(SearchProgress),
     ) -> Result<Vec<Found>, InputError> {
         let task = TuneTask {
             sizes: sizes.clone(),
@@ -321,7 +321,7 @@ fn experiment(sizes: &Sizes, load: Load, plan: Plan, arrivals: u64, seed: u64) -
 fn mean_wait(sizes: &Sizes, plan: &Plan, arrivals: usize, seed: u64) -> f64 {
     let load = load(0);
     let mut total = 0.0;
-    let stream = Stream::new(sizes, load.lambda_per_s, seed).take(arrivals);
+    let stream = ArrivalStream::new(sizes, load.lambda_per_s, seed).take(arrivals);
     evaluate(stream, &load.service, plan, |message| total += message.wait_ns as f64 / 1e9);
     total / arrivals.max(1) as f64
 }

@@ -1,6 +1,6 @@
 //! The experiments as charts.
 
-use super::{Exponential, Paper, PerFeed, Report, Server, ServerStrategy, Sizes, Tuned};
+use super::{Exponential, Paper, PaperServer, PerFeed, Report, ServerStrategy, Sizes, Tuned};
 use weir_chart::{Axis, Chart, sheet};
 use weir_core::feeds::{Limits, SizeTable};
 
@@ -77,7 +77,7 @@ fn servers_chart(paper: &Paper, title: &str, y: Axis, value: impl Fn(&ServerStra
     let mut chart = Chart::new(title, Axis::linear("mail server (stand-in sizes)", "").range(0.5, 3.5), y);
     let count = paper.servers.first().map_or(0, |s| s.strategies.len());
     for k in 0..count {
-        let row = |server: &Server| server.strategies.get(k).and_then(&value);
+        let row = |server: &PaperServer| server.strategies.get(k).and_then(&value);
         let bars = paper.servers.iter().filter_map(|s| Some((beside(s.server, k, count, 0.2), row(s)?)));
         chart = chart
             .bars(paper.servers[0].strategies[k].name.replace(", best limits", "").replace(", no limits", ""), bars);

@@ -211,10 +211,10 @@ fn dual_gaussian(rng: &mut Rng) -> u64 {
     }
 }
 
-fn dual_gaussian_parts() -> [Part; 2] {
+fn dual_gaussian_parts() -> [MixturePart; 2] {
     GAUSSIANS.map(|(share, mean, deviation)| {
         let density = move |size: f64| (-0.5 * ((size - mean) / deviation).powi(2)).exp();
-        Part { share, sizes: 1..=(mean + 6.0 * deviation) as u64, density: Box::new(density) }
+        MixturePart { share, sizes: 1..=(mean + 6.0 * deviation) as u64, density: Box::new(density) }
     })
 }
 
@@ -238,29 +238,29 @@ fn heavy_tailed(rng: &mut Rng) -> u64 {
     }
 }
 
-fn heavy_tailed_parts() -> [Part; 2] {
+fn heavy_tailed_parts() -> [MixturePart; 2] {
     let body = |size: f64| (-0.5 * ((size.ln() - BODY_MEDIAN_LN) / BODY_DEVIATION).powi(2)).exp() / size;
     let tail = |size: f64| 1.0 / (size * size);
     [
-        Part { share: 1.0 - TAIL_SHARE, sizes: 1..=TAIL_FROM as u64, density: Box::new(body) },
-        Part { share: TAIL_SHARE, sizes: TAIL_FROM as u64..=TAIL_TO as u64, density: Box::new(tail) },
+        MixturePart { share: 1.0 - TAIL_SHARE, sizes: 1..=TAIL_FROM as u64, density: Box::new(body) },
+        MixturePart { share: TAIL_SHARE, sizes: TAIL_FROM as u64..=TAIL_TO as u64, density: Box::new(tail) },
     ]
 }
 
-fn exponential_parts(mean: f64) -> [Part; 1] {
+fn exponential_parts(mean: f64) -> [MixturePart; 1] {
     let density = move |size: f64| (-size / mean).exp();
-    [Part { share: 1.0, sizes: 1..=(mean * 14.0) as u64, density: Box::new(density) }]
+    [MixturePart { share: 1.0, sizes: 1..=(mean * 14.0) as u64, density: Box::new(density) }]
 }
 
-fn two_kinds_parts(large: f64, small_mean: f64, large_mean: f64) -> [Part; 2] {
+fn two_kinds_parts(large: f64, small_mean: f64, large_mean: f64) -> [MixturePart; 2] {
     [(1.0 - large, small_mean), (large, large_mean)].map(|(share, mean)| {
         let density = move |size: f64| (-0.5 * ((size - mean) / (mean / 5.0)).powi(2)).exp();
-        Part { share, sizes: 1..=(mean * 2.2) as u64, density: Box::new(density) }
+        MixturePart { share, sizes: 1..=(mean * 2.2) as u64, density: Box::new(density) }
     })
 }
 
 /// One part of a mixture: its share of all messages, and how they are distributed (up to a factor).
-struct Part {
+struct MixturePart {
     share: f64,
     sizes: RangeInclusive<u64>,
     density: Box<dyn Fn(f64) -> f64>,
@@ -271,9 +271,9 @@ const SPREAD: f64 = 1_000_000.0;
 
 /// Sizes distributed as the parts say, without chance: near saturation an error of one percent in a feed's share is
 /// one of ten in its wait, so a drawn sample would not do.
-fn spread(parts: &[Part]) -> Vec<u64> {
+fn spread(parts: &[MixturePart]) -> Vec<u64> {
     let mut sizes = Vec::new();
-    for Part { share, sizes: range, density } in parts {
+    for MixturePart { share, sizes: range, density } in parts {
         let whole: f64 = range.clone().map(|size| density(size as f64)).sum();
         let mut due = 0.0;
         for size in range.clone() {

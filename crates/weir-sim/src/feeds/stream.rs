@@ -7,7 +7,7 @@ use weir_core::time::Instant;
 
 /// Arrivals at rate λ with sizes from a source.
 #[derive(Debug)]
-pub struct Stream<'a> {
+pub struct ArrivalStream<'a> {
     sizes: &'a Sizes,
     mean_gap_ns: f64,
     at: u64,
@@ -16,15 +16,15 @@ pub struct Stream<'a> {
     draws: Rng,
 }
 
-impl<'a> Stream<'a> {
+impl<'a> ArrivalStream<'a> {
     /// The stream of a seed.
-    pub fn new(sizes: &'a Sizes, lambda_per_s: f64, seed: u64) -> Stream<'a> {
+    pub fn new(sizes: &'a Sizes, lambda_per_s: f64, seed: u64) -> ArrivalStream<'a> {
         let mut rng = Rng::new(seed);
-        Stream { sizes, mean_gap_ns: 1e9 / lambda_per_s, at: 0, gaps: rng.fork(), draws: rng.fork() }
+        ArrivalStream { sizes, mean_gap_ns: 1e9 / lambda_per_s, at: 0, gaps: rng.fork(), draws: rng.fork() }
     }
 }
 
-impl Iterator for Stream<'_> {
+impl Iterator for ArrivalStream<'_> {
     type Item = Arrival;
 
     #[inline]

@@ -6,7 +6,7 @@
 //! smaller and smaller steps as long as that helps. All figures in the result come from another trace, which no search has seen. Where the last feed helps and its limit is free, at most half of the feeds are kept for
 //! the small, and one line without limits is among the candidates.
 
-use super::{Experiment, Report, Sizes, Stream, parallel, strategy_name};
+use super::{ArrivalStream, Experiment, Report, Sizes, parallel, strategy_name};
 use crate::input::InputError;
 use crate::rng::Rng;
 use serde::Serialize;
@@ -108,7 +108,7 @@ pub struct Judged {
 
 /// How far the search has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct SearchProgress {
     /// The strategy being searched.
     pub strategy: &'static str,
     /// Simulated arrivals so far, of all strategies.
@@ -134,13 +134,14 @@ impl TuneTask {
     pub const SEARCH_ARRIVALS: usize = 1_000_000;
 
     /// Searches; `progress` is told after every batch.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Tuned, InputError> {
+    pub fn run(&self, progress: &mut dyn FnMut(SearchProgress)) -> Result<Tuned, InputError> {
         let mut search = Search::new(self)?;
         let mut found = Vec::new();
         for (i, strategy) in self.strategies.iter().enumerate() {
             let total = search.work() * self.strategies.len() as u64;
             let before = search.work() * i as u64;
-            let mut told = |done| progress(Progress { strategy: strategy_name(*strategy), done: before + done, total });
+            let mut told =
+                |done| progress(SearchProgress { strategy: strategy_name(*strategy), done: before + done, total });
             found.push(search.strategy(*strategy, &mut told)?);
             told(search.work());
         }
@@ -197,7 +198,7 @@ impl<'a> Search<'a> {
         let mut rng = Rng::new(task.seed);
         let [trace_seed, judge_seed] = [rng.next_u64(), rng.next_u64()];
         let needed = if task.strategies.iter().all(|s| *s == Strategy::Size) { 0 } else { task.search_arrivals };
-        let trace = Stream::new(&task.sizes, task.load.lambda_per_s, trace_seed).take(needed).collect();
+        let trace = ArrivalStream::new(&task.sizes, task.load.lambda_per_s, trace_seed).take(needed).collect();
         Ok(Search { task, table, space, default, trace, rng, judge_seed })
     }
 
@@ -350,7 +351,7 @@ impl<'a> Search<'a> {
         let table = self.task.sizes.measured_table(seed);
         let mg1 = Mg1::new(&table, self.task.load);
         let trace: Vec<Arrival> =
-            Stream::new(&self.task.sizes, self.task.load.lambda_per_s, seed).take(PAPER_ARRIVALS).collect();
+            ArrivalStream::new(&self.task.sizes, self.task.load.lambda_per_s, seed).take(PAPER_ARRIVALS).collect();
         let fixed = usize::from(self.task.objective.last == LastLimit::Fixed);
         let free = self.default.bytes().len() - fixed;
         let start: Vec<f64> = self.default.bytes().iter().take(free).map(|bytes| *bytes as f64).collect();
@@ -397,7 +398,7 @@ impl<'a> Search<'a> {
     }
 
     fn weighted(&self, plan: &Plan) -> f64 {
-        let stream = Stream::new(&self.task.sizes, self.task.load.lambda_per_s, self.judge_seed);
+        let stream = ArrivalStream::new(&self.task.sizes, self.task.load.lambda_per_s, self.judge_seed);
         let trace: Vec<Arrival> = stream.take(self.task.judge_arrivals.min(2_000_000) as usize).collect();
         self.wait_on(&trace, plan)
     }
@@ -543,7 +544,7 @@ mod tests {
                 })
                 .collect();
         }
-        let trace: Vec<Arrival> = Stream::new(&task.sizes, task.load.lambda_per_s, 77).take(60_000).collect();
+        let trace: Vec<Arrival> = ArrivalStream::new(&task.sizes, task.load.lambda_per_s, 77).take(60_000).collect();
         let waits = parallel::map(&all, |limits| {
             let mut bytes = limits.clone();
             bytes.resize(task.feeds - 1, Limits::UNLIMITED);

@@ -9,8 +9,8 @@ use crate::events::Events;
 use crate::rng::Rng;
 use std::time::Duration;
 use weir_core::runq::{
-    Assignment, AttemptId, GroupId, Offer, Output, PluginId, SampleId, Scheduler, Settings, SubmitterId, Verdict, VmId,
-    VmStatus,
+    Assignment, AttemptId, GroupId, Offer, Output, PluginId, ResultStatus, SampleId, Scheduler, Settings, SubmitterId,
+    VmId, VmStatus,
 };
 use weir_core::time::Instant;
 
@@ -310,7 +310,7 @@ impl<'a> Lab<'a> {
         ];
         for (attempt, plugin) in forged {
             let verdict = self.scheduler.result(now, attempt, plugin, true);
-            if verdict != Verdict::Unknown {
+            if verdict != ResultStatus::Unknown {
                 return Err(format!("a forged result was {verdict:?}"));
             }
         }

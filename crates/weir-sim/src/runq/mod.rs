@@ -15,7 +15,7 @@ pub use report::{Ends, Fairness, PriorityClasses, RunQueueReport, Series, Submit
 pub use workload::{PLUGIN_MEAN_S, REVERT_S};
 
 use crate::input::InputError;
-use report::Tally;
+use report::RunTotals;
 use std::time::Duration;
 
 /// What to simulate.
@@ -86,7 +86,7 @@ impl Experiment {
     /// Runs it; `progress` hears how many runs are over.
     pub fn run(&self, mut progress: impl FnMut(u32)) -> Result<RunQueueReport, Error> {
         self.check()?;
-        let mut tally = Tally::new(self);
+        let mut tally = RunTotals::new(self);
         for run in 0..self.runs {
             let seed = self.seed.wrapping_add(u64::from(run));
             tally.add(&lab::simulate(self, seed, lab::Lanes::BySubmitter)?);

@@ -4,7 +4,7 @@ use super::Experiment;
 use super::workload::Arrival;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use weir_core::runq::{End, Needs, Offer, PriorityClass, PriorityRules, StopReason, Verdict};
+use weir_core::runq::{Needs, Offer, PriorityClass, PriorityRules, ResultStatus, SampleEnd, StopReason};
 use weir_core::time::Instant;
 
 /// What an experiment showed.
@@ -124,7 +124,7 @@ pub(super) struct Outcome {
     vms: usize,
     dispatches: u64,
     expired: u64,
-    verdicts: BTreeMap<Verdict, u64>,
+    verdicts: BTreeMap<ResultStatus, u64>,
     /// By run queue, needs and submitter: samples that have not started.
     waiting: BTreeMap<(u8, Needs), BTreeMap<u64, u32>>,
     /// By submitter: turns got, and turns that an equal share would have been.
@@ -141,7 +141,7 @@ struct Course {
     submitter: u64,
     arrived: Instant,
     first_start: Option<Instant>,
-    end: Option<End>,
+    end: Option<SampleEnd>,
 }
 
 impl Outcome {
@@ -186,11 +186,11 @@ impl Outcome {
         self.expired += u64::from(reason == StopReason::Expired);
     }
 
-    pub(super) fn reported(&mut self, verdict: Verdict) {
+    pub(super) fn reported(&mut self, verdict: ResultStatus) {
         *self.verdicts.entry(verdict).or_default() += 1;
     }
 
-    pub(super) fn ended(&mut self, sample: usize, now: Instant, end: End) {
+    pub(super) fn ended(&mut self, sample: usize, now: Instant, end: SampleEnd) {
         let before = self.samples[sample].end.replace(end);
         if before.is_none() && self.samples[sample].first_start.is_none() {
             self.count(sample, now, -1);
@@ -225,12 +225,12 @@ impl Outcome {
 
 /// All runs together.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct RunTotals {
     vms: usize,
     waits: [Vec<f64>; 3],
     dispatches: u64,
     expired: u64,
-    verdicts: BTreeMap<Verdict, u64>,
+    verdicts: BTreeMap<ResultStatus, u64>,
     ends: Ends,
     series: Series,
     ours: Shares,
@@ -246,9 +246,9 @@ struct Shares {
     turns: Vec<(f64, f64)>,
 }
 
-impl Tally {
-    pub(super) fn new(experiment: &Experiment) -> Tally {
-        Tally {
+impl RunTotals {
+    pub(super) fn new(experiment: &Experiment) -> RunTotals {
+        RunTotals {
             vms: 0,
             waits: Default::default(),
             dispatches: 0,
@@ -299,9 +299,9 @@ impl Tally {
             classes: PriorityClasses { real_time, normal, idle },
             dispatches: self.dispatches,
             expired: self.expired,
-            accepted: verdict(Verdict::Accepted),
-            duplicates: verdict(Verdict::Duplicate),
-            invalid: verdict(Verdict::Invalid),
+            accepted: verdict(ResultStatus::Accepted),
+            duplicates: verdict(ResultStatus::Duplicate),
+            invalid: verdict(ResultStatus::Invalid),
             ends: self.ends,
             fairness: fairness(&self.ours, self.fifo.as_ref()),
             waits: self.waits,
@@ -311,12 +311,12 @@ impl Tally {
 }
 
 impl Ends {
-    fn count(&mut self, end: Option<End>) {
+    fn count(&mut self, end: Option<SampleEnd>) {
         match end {
-            Some(End::Done) => self.done += 1,
-            Some(End::Quarantined) => self.quarantined += 1,
-            Some(End::Unserviceable) => self.unserviceable += 1,
-            Some(End::Cancelled) => self.cancelled += 1,
+            Some(SampleEnd::Done) => self.done += 1,
+            Some(SampleEnd::Quarantined) => self.quarantined += 1,
+            Some(SampleEnd::Unserviceable) => self.unserviceable += 1,
+            Some(SampleEnd::Cancelled) => self.cancelled += 1,
             None => {}
         }
     }

@@ -6,8 +6,8 @@
 use super::workload::Arrival;
 use std::collections::BTreeMap;
 use weir_core::runq::{
-    Assignment, AttemptId, End, GroupId, Needs, Offer, PluginId, Plugins, PriorityClass, PriorityRules, SampleId,
-    Scheduler, Tags, Verdict, VmId, VmStatus, Waiting, Whereabouts,
+    Assignment, AttemptId, GroupId, Needs, Offer, PluginId, Plugins, PriorityClass, PriorityRules, ResultStatus,
+    SampleEnd, SampleId, Scheduler, Tags, VmId, VmStatus, Waiting, Whereabouts,
 };
 use weir_core::time::Instant;
 
@@ -40,7 +40,7 @@ struct Record {
     submitter: u64,
     accepted: Plugins,
     started: u32,
-    end: Option<End>,
+    end: Option<SampleEnd>,
 }
 
 #[derive(Debug)]
@@ -144,14 +144,16 @@ impl Witness {
     }
 
     /// A sample ends: once, or again as done by a late result.
-    pub(super) fn ended(&mut self, id: SampleId, end: End) -> Result<usize, String> {
+    pub(super) fn ended(&mut self, id: SampleId, end: SampleEnd) -> Result<usize, String> {
         let sample = self.known(id)?;
         let record = &mut self.samples[sample];
         let before = record.end.replace(end);
-        let late = end == End::Done && matches!(before, Some(End::Quarantined | End::Unserviceable));
+        let late = end == SampleEnd::Done && matches!(before, Some(SampleEnd::Quarantined | SampleEnd::Unserviceable));
         ensure(before.is_none() || late, || format!("sample {sample} ends as {end:?} after {before:?}"))?;
         let complete = record.accepted == record.asked;
-        ensure((end == End::Done) == complete, || format!("sample {sample} ends as {end:?}, complete: {complete}"))?;
+        ensure((end == SampleEnd::Done) == complete, || {
+            format!("sample {sample} ends as {end:?}, complete: {complete}")
+        })?;
         Ok(sample)
     }
 
@@ -161,17 +163,17 @@ impl Witness {
         attempt: AttemptId,
         plugin: PluginId,
         valid: bool,
-        verdict: Verdict,
+        verdict: ResultStatus,
     ) -> Result<(), String> {
         let sample = self.known(attempt.sample)?;
         let record = &mut self.samples[sample];
         let expected = match (record.end, record.accepted.contains(plugin), valid) {
-            (Some(End::Cancelled), _, _) => Verdict::Cancelled,
-            (_, true, _) => Verdict::Duplicate,
-            (_, false, false) => Verdict::Invalid,
-            (_, false, true) => Verdict::Accepted,
+            (Some(SampleEnd::Cancelled), _, _) => ResultStatus::Cancelled,
+            (_, true, _) => ResultStatus::Duplicate,
+            (_, false, false) => ResultStatus::Invalid,
+            (_, false, true) => ResultStatus::Accepted,
         };
-        if expected == Verdict::Accepted {
+        if expected == ResultStatus::Accepted {
             record.accepted = record.accepted.with(plugin);
         }
         ensure(verdict == expected, || format!("a result of sample {sample} is {verdict:?}, should be {expected:?}"))

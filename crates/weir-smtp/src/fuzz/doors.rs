@@ -1,6 +1,6 @@
 //! Fuzzing of the protocols in which other mail servers ask Weir. The first octet of the input decides how the rest is split.
 
-use crate::milter::{Actions, Answer, Command, Conversation, Garbled, PACKET_MAX};
+use crate::milter::{Actions, Answer, Conversation, Garbled, MilterCommand, PACKET_MAX};
 use crate::policy::{self, Requests};
 
 /// Reads the commands of a mail server to a milter. The result must not depend on how they are cut, and nothing may pile up.
@@ -8,7 +8,9 @@ pub fn milter(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let whole = commands(data, usize::MAX);
     assert_eq!(whole, commands(data, usize::from(*cut) + 1), "the cuts changed what was understood");
-    assert!(!matches!(whole.0.first(), Some(command) if !matches!(command, Command::Negotiate(_) | Command::Quit)));
+    assert!(
+        !matches!(whole.0.first(), Some(command) if !matches!(command, MilterCommand::Negotiate(_) | MilterCommand::Quit))
+    );
     for text in String::from_utf8_lossy(data).split('\0').take(4) {
         let mut out = Vec::new();
         Answer::DeleteRecipient(text.to_owned()).write(&mut out);
@@ -26,7 +28,7 @@ fn packets(mut octets: &[u8]) -> usize {
     count
 }
 
-fn commands(data: &[u8], size: usize) -> (Vec<Command>, Option<Garbled>) {
+fn commands(data: &[u8], size: usize) -> (Vec<MilterCommand>, Option<Garbled>) {
     let (mut conversation, mut found) = (Conversation::new(Actions::default()), Vec::new());
     for piece in data.chunks(size) {
         conversation.feed(piece);

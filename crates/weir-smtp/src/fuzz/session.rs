@@ -12,7 +12,7 @@ use weir_core::time::Instant;
 use crate::limits::SmtpLimits;
 use crate::peer::{SmtpPeer, TlsFacts};
 use crate::reply::{Reply, Status};
-use crate::session::{CloseReason, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
+use crate::session::{CloseReason, LoginVerdict, MessageAnswer, Output, PolicyVerdict, Question, Session};
 use crate::settings::{Auth, AuthWithoutTls, Protocol, Settings};
 
 /// Everything that the client and the gate saw in a run. It must not depend on how the input was cut.
@@ -134,7 +134,7 @@ impl Driver {
         self.transcript.questions.push(format!("{question:?}"));
         let (now, yes) = (Instant::ZERO, self.answers.below(4) > 0);
         let no = Reply::fixed(550, Status(5, 7, 1), "no");
-        let verdict = if yes { Verdict::Accept } else { Verdict::Refuse(no.clone()) };
+        let verdict = if yes { PolicyVerdict::Accept } else { PolicyVerdict::Refuse(no.clone()) };
         match question {
             Question::Login(_) if yes => self.session.login_answered(LoginVerdict::Accept("ann".into()), now),
             Question::Login(_) => self.session.login_answered(LoginVerdict::Refuse(no), now),

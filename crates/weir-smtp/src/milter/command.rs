@@ -11,7 +11,7 @@ const WORDS_MAX: usize = 40;
 
 /// What a mail server says or asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum MilterCommand {
     /// What it can do. This comes before everything else.
     Negotiate(Offer),
     /// Values for the command that follows.
@@ -72,26 +72,26 @@ pub enum Stage {
     Content,
 }
 
-impl Command {
+impl MilterCommand {
     /// Parses a packet.
-    pub(super) fn read(letter: u8, data: Vec<u8>) -> Result<Command, Garbled> {
+    pub(super) fn read(letter: u8, data: Vec<u8>) -> Result<MilterCommand, Garbled> {
         let bad = || Garbled::Data(char::from(letter));
         Ok(match letter {
-            b'O' => Command::Negotiate(Offer::read(&data).ok_or_else(bad)?),
+            b'O' => MilterCommand::Negotiate(Offer::read(&data).ok_or_else(bad)?),
             b'D' => macros(&data)?,
             b'C' => connect(&data).ok_or_else(bad)?,
-            b'H' => Command::Helo(text(one(&data).ok_or_else(bad)?)),
-            b'M' => Command::Mail(words(&data)?.ok_or_else(bad)?),
-            b'R' => Command::Recipient(words(&data)?.ok_or_else(bad)?),
-            b'T' => Command::Data,
+            b'H' => MilterCommand::Helo(text(one(&data).ok_or_else(bad)?)),
+            b'M' => MilterCommand::Mail(words(&data)?.ok_or_else(bad)?),
+            b'R' => MilterCommand::Recipient(words(&data)?.ok_or_else(bad)?),
+            b'T' => MilterCommand::Data,
             b'L' => header(&data).ok_or_else(bad)?,
-            b'N' => Command::EndOfHeader,
-            b'B' => Command::Body(data),
-            b'E' => Command::EndOfMessage(data),
-            b'A' => Command::Abort,
-            b'Q' => Command::Quit,
-            b'K' => Command::QuitNewConnection,
-            b'U' => Command::Unknown(text(one(&data).ok_or_else(bad)?)),
+            b'N' => MilterCommand::EndOfHeader,
+            b'B' => MilterCommand::Body(data),
+            b'E' => MilterCommand::EndOfMessage(data),
+            b'A' => MilterCommand::Abort,
+            b'Q' => MilterCommand::Quit,
+            b'K' => MilterCommand::QuitNewConnection,
+            b'U' => MilterCommand::Unknown(text(one(&data).ok_or_else(bad)?)),
             other => return Err(Garbled::Unknown(char::from(other))),
         })
     }
@@ -99,21 +99,21 @@ impl Command {
     /// The letter of its packet.
     pub fn letter(&self) -> u8 {
         match self {
-            Command::Negotiate(_) => b'O',
-            Command::Macros { .. } => b'D',
-            Command::Connect { .. } => b'C',
-            Command::Helo(_) => b'H',
-            Command::Mail(_) => b'M',
-            Command::Recipient(_) => b'R',
-            Command::Data => b'T',
-            Command::Header { .. } => b'L',
-            Command::EndOfHeader => b'N',
-            Command::Body(_) => b'B',
-            Command::EndOfMessage(_) => b'E',
-            Command::Abort => b'A',
-            Command::Quit => b'Q',
-            Command::QuitNewConnection => b'K',
-            Command::Unknown(_) => b'U',
+            MilterCommand::Negotiate(_) => b'O',
+            MilterCommand::Macros { .. } => b'D',
+            MilterCommand::Connect { .. } => b'C',
+            MilterCommand::Helo(_) => b'H',
+            MilterCommand::Mail(_) => b'M',
+            MilterCommand::Recipient(_) => b'R',
+            MilterCommand::Data => b'T',
+            MilterCommand::Header { .. } => b'L',
+            MilterCommand::EndOfHeader => b'N',
+            MilterCommand::Body(_) => b'B',
+            MilterCommand::EndOfMessage(_) => b'E',
+            MilterCommand::Abort => b'A',
+            MilterCommand::Quit => b'Q',
+            MilterCommand::QuitNewConnection => b'K',
+            MilterCommand::Unknown(_) => b'U',
         }
     }
 }
@@ -138,7 +138,7 @@ fn words(data: &[u8]) -> Result<Option<Vec<String>>, Garbled> {
     if words.len() > WORDS_MAX { Err(Garbled::Many("parameters")) } else { Ok(Some(words)) }
 }
 
-fn macros(data: &[u8]) -> Result<Command, Garbled> {
+fn macros(data: &[u8]) -> Result<MilterCommand, Garbled> {
     let (of, rest) = data.split_first().ok_or(Garbled::Data('D'))?;
     let mut values = Vec::new();
     if !rest.is_empty() {
@@ -151,10 +151,10 @@ fn macros(data: &[u8]) -> Result<Command, Garbled> {
             values.push((text(name), text(value)));
         }
     }
-    Ok(Command::Macros { of: *of, values })
+    Ok(MilterCommand::Macros { of: *of, values })
 }
 
-fn connect(data: &[u8]) -> Option<Command> {
+fn connect(data: &[u8]) -> Option<MilterCommand> {
     let end = memchr::memchr(0, data)?;
     let (name, rest) = (text(&data[..end]), &data[end + 1..]);
     let (family, rest) = rest.split_first()?;
@@ -168,11 +168,11 @@ fn connect(data: &[u8]) -> Option<Command> {
         b'U' | b'L' => None,
         _ => return None,
     };
-    Some(Command::Connect { name, address })
+    Some(MilterCommand::Connect { name, address })
 }
 
-fn header(data: &[u8]) -> Option<Command> {
+fn header(data: &[u8]) -> Option<MilterCommand> {
     let mut texts = texts(data)?;
     let (name, value) = (texts.next()?, texts.next()?);
-    texts.next().is_none().then(|| Command::Header { name: name.to_vec(), value: value.to_vec() })
+    texts.next().is_none().then(|| MilterCommand::Header { name: name.to_vec(), value: value.to_vec() })
 }

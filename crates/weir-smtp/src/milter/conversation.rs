@@ -1,7 +1,7 @@
 //! Checks that the commands of a mail server come in an order that makes sense.
 
 use super::Garbled;
-use super::command::{Command, Stage};
+use super::command::{MilterCommand, Stage};
 use super::negotiation::{Actions, Agreed, Offer};
 use super::packet::Packets;
 
@@ -31,18 +31,18 @@ impl Conversation {
     }
 
     /// The next command; none until more octets arrive.
-    pub fn next_command(&mut self) -> Result<Option<Command>, Garbled> {
+    pub fn next_command(&mut self) -> Result<Option<MilterCommand>, Garbled> {
         let Some((letter, data)) = self.packets.next_packet()? else { return Ok(None) };
-        let command = Command::read(letter, data)?;
+        let command = MilterCommand::read(letter, data)?;
         self.stage = self.stage_after(&command).ok_or(Garbled::Order(char::from(letter)))?;
-        if let Command::Negotiate(offer) = &command {
+        if let MilterCommand::Negotiate(offer) = &command {
             self.agreed = Some(self.agree(offer)?);
         }
         Ok(Some(command))
     }
 
     /// Whether the server waits for an answer to a command.
-    pub fn is_answered(&self, command: &Command) -> bool {
+    pub fn is_answered(&self, command: &MilterCommand) -> bool {
         self.agreed.is_none_or(|agreed| agreed.is_answered(command.letter()))
     }
 
@@ -63,22 +63,24 @@ impl Conversation {
     }
 
     /// The stage after this command; none if the command cannot come now.
-    fn stage_after(&self, command: &Command) -> Option<Stage> {
+    fn stage_after(&self, command: &MilterCommand) -> Option<Stage> {
         let allowed = |stages: &[Stage], next| stages.contains(&self.stage).then_some(next);
         match command {
-            Command::Negotiate(_) => allowed(&[Stage::Start], Stage::Session),
-            Command::Quit => Some(Stage::Start),
+            MilterCommand::Negotiate(_) => allowed(&[Stage::Start], Stage::Session),
+            MilterCommand::Quit => Some(Stage::Start),
             _ if self.stage == Stage::Start => None,
-            Command::Macros { .. } | Command::Unknown(_) => Some(self.stage),
-            Command::Abort | Command::QuitNewConnection => Some(Stage::Session),
+            MilterCommand::Macros { .. } | MilterCommand::Unknown(_) => Some(self.stage),
+            MilterCommand::Abort | MilterCommand::QuitNewConnection => Some(Stage::Session),
             // A new session may begin here; the server gave the last envelope up without saying so.
-            Command::Connect { .. } | Command::Helo(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Session),
-            Command::Mail(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Envelope),
-            Command::Recipient(_) | Command::Data => allowed(&[Stage::Envelope], Stage::Envelope),
-            Command::Header { .. } | Command::EndOfHeader | Command::Body(_) => {
+            MilterCommand::Connect { .. } | MilterCommand::Helo(_) => {
+                allowed(&[Stage::Session, Stage::Envelope], Stage::Session)
+            }
+            MilterCommand::Mail(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Envelope),
+            MilterCommand::Recipient(_) | MilterCommand::Data => allowed(&[Stage::Envelope], Stage::Envelope),
+            MilterCommand::Header { .. } | MilterCommand::EndOfHeader | MilterCommand::Body(_) => {
                 allowed(&[Stage::Envelope, Stage::Content], Stage::Content)
             }
-            Command::EndOfMessage(_) => allowed(&[Stage::Envelope, Stage::Content], Stage::Session),
+            MilterCommand::EndOfMessage(_) => allowed(&[Stage::Envelope, Stage::Content], Stage::Session),
         }
     }
 }
@@ -99,7 +101,7 @@ mod tests {
     }
 
     /// All commands, if the octets come in pieces of this length.
-    fn all(octets: &[u8], piece: usize) -> Result<Vec<Command>, Garbled> {
+    fn all(octets: &[u8], piece: usize) -> Result<Vec<MilterCommand>, Garbled> {
         let (mut conversation, mut found) = (Conversation::new(Actions::DELETE_RECIPIENT), Vec::new());
         for octets in octets.chunks(piece) {
             conversation.feed(octets);
@@ -137,11 +139,11 @@ mod tests {
             let found = all(&session(), piece).unwrap();
             assert_eq!(found.len(), 14, "{found:?}");
             let address = Some("192.0.2.7".parse().unwrap());
-            assert_eq!(found[2], Command::Connect { name: "client.example".into(), address });
+            assert_eq!(found[2], MilterCommand::Connect { name: "client.example".into(), address });
             let login = vec![("{auth_authen}".to_owned(), "ann".to_owned())];
-            assert_eq!(found[4], Command::Macros { of: b'M', values: login });
-            assert_eq!(found[5], Command::Mail(vec!["<ann@x.example>".into(), "SIZE=100".into()]));
-            assert_eq!(found[8], Command::Header { name: b"Subject".to_vec(), value: b" hello".to_vec() });
+            assert_eq!(found[4], MilterCommand::Macros { of: b'M', values: login });
+            assert_eq!(found[5], MilterCommand::Mail(vec!["<ann@x.example>".into(), "SIZE=100".into()]));
+            assert_eq!(found[8], MilterCommand::Header { name: b"Subject".to_vec(), value: b" hello".to_vec() });
         }
     }
 
@@ -171,11 +173,11 @@ mod tests {
             conversation.next_command().unwrap();
             let agreed = conversation.agreed().unwrap();
             assert_eq!((agreed.version, agreed.leaves_space()), (version.min(6), !answered));
-            for command in [Command::Body(Vec::new()), Command::Data, Command::EndOfHeader] {
+            for command in [MilterCommand::Body(Vec::new()), MilterCommand::Data, MilterCommand::EndOfHeader] {
                 assert_eq!(conversation.is_answered(&command), answered, "version {version}: {command:?}");
             }
-            assert!(conversation.is_answered(&Command::EndOfMessage(Vec::new())));
-            assert!(!conversation.is_answered(&Command::Abort));
+            assert!(conversation.is_answered(&MilterCommand::EndOfMessage(Vec::new())));
+            assert!(!conversation.is_answered(&MilterCommand::Abort));
         }
     }
 

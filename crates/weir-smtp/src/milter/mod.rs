@@ -12,7 +12,7 @@ mod negotiation;
 mod packet;
 
 pub use answer::Answer;
-pub use command::{Command, Stage};
+pub use command::{MilterCommand, Stage};
 pub use conversation::Conversation;
 pub use negotiation::{Actions, Agreed, Offer};
 pub use packet::{PACKET_MAX, Packets};

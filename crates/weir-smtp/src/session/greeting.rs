@@ -6,7 +6,7 @@ use super::super::reply::{Reply, Status};
 use super::super::sasl::Login;
 use super::super::settings::Auth;
 use super::super::trusted;
-use super::{CloseReason, Dialect, Output, Pending, Question, Session, State, Verdict};
+use super::{CloseReason, Dialect, Output, Pending, PolicyVerdict, Question, Session, State};
 
 /// How much of the name in HELO is kept.
 const NAME_MAX: usize = 255;
@@ -130,8 +130,8 @@ impl Session {
     }
 
     /// Answers whether the client may use the server. If not, it gets this reply and no service.
-    pub fn connection_answered(&mut self, verdict: Verdict) {
-        if let Verdict::Refuse(reply) = verdict {
+    pub fn connection_answered(&mut self, verdict: PolicyVerdict) {
+        if let PolicyVerdict::Refuse(reply) = verdict {
             self.replies.clear();
             self.close(&reply, CloseReason::Refused);
         }

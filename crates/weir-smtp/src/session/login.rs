@@ -3,7 +3,7 @@
 use weir_core::time::Instant;
 
 use super::super::reply::{Reply, Status};
-use super::super::sasl::{Exchange, Mechanism, Step};
+use super::super::sasl::{Exchange, Mechanism, SaslStep};
 use super::super::settings::{Auth, AuthWithoutTls};
 use super::{CloseReason, LoginVerdict, Output, Pending, Question, Session, State};
 
@@ -41,17 +41,17 @@ impl Session {
         self.login_step(Exchange::begin(mechanism, initial))
     }
 
-    pub(super) fn login_step(&mut self, step: Step) -> Option<Output<'static>> {
+    pub(super) fn login_step(&mut self, step: SaslStep) -> Option<Output<'static>> {
         match step {
-            Step::Challenge(exchange, text) => {
+            SaslStep::Challenge(exchange, text) => {
                 self.state = State::Sasl(exchange);
                 self.say(&Reply::bare(334, text))
             }
-            Step::Done(login) => {
+            SaslStep::Done(login) => {
                 self.ask(Pending::Login);
                 Some(Output::Ask(Question::Login(login)))
             }
-            Step::Failed(reply) => self.error(&reply),
+            SaslStep::Failed(reply) => self.error(&reply),
         }
     }
 

@@ -5,7 +5,7 @@ use weir_core::time::Instant;
 use super::super::envelope::{Envelope, MailFrom, RcptTo};
 use super::super::reply::{Reply, Status};
 use super::super::settings::Auth;
-use super::{CloseReason, Output, Pending, Question, Session, State, Verdict};
+use super::{CloseReason, Output, Pending, PolicyVerdict, Question, Session, State};
 
 impl Session {
     pub(super) fn mail(&mut self, text: &str) -> Option<Output<'static>> {
@@ -49,16 +49,16 @@ impl Session {
     }
 
     /// Answers [`Question::Sender`], for the sender in that question.
-    pub fn sender_answered(&mut self, sender: MailFrom, verdict: Verdict, now: Instant) {
+    pub fn sender_answered(&mut self, sender: MailFrom, verdict: PolicyVerdict, now: Instant) {
         if !matches!(self.state, State::Asked(Pending::Sender)) {
             return;
         }
         match verdict {
-            Verdict::Accept => {
+            PolicyVerdict::Accept => {
                 self.transaction = Some(Envelope::new(sender, self.forwarded.take()));
                 self.say(&Reply::fixed(250, Status(2, 1, 0), "sender ok"));
             }
-            Verdict::Refuse(reply) => {
+            PolicyVerdict::Refuse(reply) => {
                 self.say(&reply);
             }
         }
@@ -87,20 +87,20 @@ impl Session {
     }
 
     /// Answers [`Question::Recipient`], for the recipient in that question.
-    pub fn recipient_answered(&mut self, recipient: RcptTo, verdict: Verdict, now: Instant) {
+    pub fn recipient_answered(&mut self, recipient: RcptTo, verdict: PolicyVerdict, now: Instant) {
         if !matches!(self.state, State::Asked(Pending::Recipient)) {
             return;
         }
         match (verdict, &mut self.transaction) {
-            (Verdict::Accept, Some(envelope)) => {
+            (PolicyVerdict::Accept, Some(envelope)) => {
                 envelope.recipients.push(recipient);
                 self.say(&Reply::fixed(250, Status(2, 1, 5), "recipient ok"));
             }
-            (Verdict::Refuse(reply), _) => {
+            (PolicyVerdict::Refuse(reply), _) => {
                 self.say(&reply);
                 self.tally.refused_recipients += 1;
             }
-            (Verdict::Accept, None) => {}
+            (PolicyVerdict::Accept, None) => {}
         }
         self.back_to_commands(now);
         if self.tally.refused_recipients >= self.settings.limits.refused_recipients {

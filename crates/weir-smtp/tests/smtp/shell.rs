@@ -13,7 +13,7 @@ use weir_smtp::peer::{SmtpPeer, TlsFacts};
 use weir_smtp::reception::{Alarm, BodySink, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{CloseReason, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
+use weir_smtp::session::{CloseReason, LoginVerdict, MessageAnswer, Output, PolicyVerdict, Question, Session};
 use weir_smtp::settings::{Auth, Settings};
 
 /// A message that was accepted, and the peer that brought it.
@@ -34,11 +34,11 @@ pub(crate) fn settings() -> Settings {
     Settings { hostname: "mx.example".into(), auth: Auth::Optional, ..Settings::default() }
 }
 
-fn judge(mailbox: Option<&Mailbox>) -> Verdict {
+fn judge(mailbox: Option<&Mailbox>) -> PolicyVerdict {
     match mailbox.map(Mailbox::local) {
-        Some("refused") => Verdict::Refuse(Reply::fixed(550, Status(5, 1, 1), "nobody of that name")),
-        Some("later") => Verdict::Refuse(Reply::fixed(450, Status(4, 2, 1), "come back later")),
-        _ => Verdict::Accept,
+        Some("refused") => PolicyVerdict::Refuse(Reply::fixed(550, Status(5, 1, 1), "nobody of that name")),
+        Some("later") => PolicyVerdict::Refuse(Reply::fixed(450, Status(4, 2, 1), "come back later")),
+        _ => PolicyVerdict::Accept,
     }
 }
 
@@ -200,19 +200,23 @@ impl BodySink for MemorySink {
 impl Reception for Memory {
     type Body = MemorySink;
 
-    async fn connect(&self, _: &SmtpPeer) -> Verdict {
-        if self.aloof { Verdict::Refuse(Reply::fixed(554, Status(5, 7, 1), "not you")) } else { Verdict::Accept }
+    async fn connect(&self, _: &SmtpPeer) -> PolicyVerdict {
+        if self.aloof {
+            PolicyVerdict::Refuse(Reply::fixed(554, Status(5, 7, 1), "not you"))
+        } else {
+            PolicyVerdict::Accept
+        }
     }
 
     async fn authenticate(&self, _: &SmtpPeer, login: &Login) -> LoginVerdict {
         judge_login(login)
     }
 
-    async fn mail_from(&self, _: &SmtpPeer, sender: &MailFrom) -> Verdict {
+    async fn mail_from(&self, _: &SmtpPeer, sender: &MailFrom) -> PolicyVerdict {
         judge(sender.mailbox.as_ref())
     }
 
-    async fn rcpt_to(&self, _: &SmtpPeer, _: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, _: &SmtpPeer, _: &Envelope, to: &RcptTo) -> PolicyVerdict {
         judge(Some(&to.mailbox))
     }
 

@@ -44,9 +44,9 @@ impl Body {
     /// The next piece, checked; nothing at the end.
     pub async fn next(&mut self) -> Result<Option<Piece>, SpoolError> {
         match self.cursor.step(Wait::Never)? {
-            Step::Piece(piece) => Ok(Some(piece)),
-            Step::End => Ok(None),
-            Step::WouldWait => {
+            ReadStep::Piece(piece) => Ok(Some(piece)),
+            ReadStep::End => Ok(None),
+            ReadStep::WouldWait => {
                 let mut cursor = self.cursor.clone();
                 let read = move || cursor.step(Wait::Long).map(|step| (cursor, step));
                 let (cursor, step) = tokio::task::spawn_blocking(read).await.map_err(|_| SpoolError::Closed)??;
@@ -86,26 +86,26 @@ struct Layout {
     body_crc: Option<u32>,
 }
 
-enum Step {
+enum ReadStep {
     Piece(Piece),
     End,
     WouldWait,
 }
 
-impl Step {
+impl ReadStep {
     fn into_piece(self) -> Option<Piece> {
         match self {
-            Step::Piece(piece) => Some(piece),
-            Step::End | Step::WouldWait => None,
+            ReadStep::Piece(piece) => Some(piece),
+            ReadStep::End | ReadStep::WouldWait => None,
         }
     }
 }
 
 impl Cursor {
-    fn step(&mut self, wait: Wait) -> Result<Step, SpoolError> {
+    fn step(&mut self, wait: Wait) -> Result<ReadStep, SpoolError> {
         if let Some(piece) = self.kept.take() {
             self.layout = Some(Layout { places: Arc::default(), body_crc: None });
-            return Ok(Step::Piece(piece));
+            return Ok(ReadStep::Piece(piece));
         }
         for _ in 0..MOVES_MAX {
             match self.try_step(wait) {
@@ -116,24 +116,24 @@ impl Cursor {
         self.try_step(wait)
     }
 
-    fn try_step(&mut self, wait: Wait) -> Result<Step, SpoolError> {
+    fn try_step(&mut self, wait: Wait) -> Result<ReadStep, SpoolError> {
         let layout = match self.layout.clone() {
             Some(layout) => layout,
             None => match layout(&self.shared, self.id, wait)? {
                 Some(layout) => self.layout.insert(layout).clone(),
-                None => return Ok(Step::WouldWait),
+                None => return Ok(ReadStep::WouldWait),
             },
         };
-        let Some(place) = layout.places.get(self.next).copied() else { return Ok(Step::End) };
+        let Some(place) = layout.places.get(self.next).copied() else { return Ok(ReadStep::End) };
         let wanted = Wanted { kind: RecordKind::Chunk, id: self.id, place };
-        let Some(bytes) = self.shared.reader.payload(wanted, wait)? else { return Ok(Step::WouldWait) };
+        let Some(bytes) = self.shared.reader.payload(wanted, wait)? else { return Ok(ReadStep::WouldWait) };
         self.crc.update(&bytes);
         self.next += 1;
         let wrong = |whole: u32| self.next == layout.places.len() && self.crc.clone().finalize() != whole;
         if layout.body_crc.is_some_and(wrong) {
             return Err(self.shared.reader.damaged(place, "the chunks do not add up to the message"));
         }
-        Ok(Step::Piece(Piece::from(bytes)))
+        Ok(ReadStep::Piece(Piece::from(bytes)))
     }
 }
 

@@ -47,7 +47,7 @@ pub use found::{FoundMessage, Marks};
 pub use id::{MessageId, NotAnId};
 pub use index::Piece;
 pub use record::{BODY_MAX, ENVELOPE_MAX, MARK_MAX};
-pub use shares::{Place, Share, ShareLimits, Shares};
+pub use shares::{MailLocation, Share, ShareLimits, Shares};
 
 use crate::diary::Diary;
 use crate::folder::Lock;
@@ -316,7 +316,7 @@ pub(crate) struct SpoolShared {
 
 impl SpoolShared {
     fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
-        self.shares.release(id, Place::Spool);
+        self.shares.release(id, MailLocation::Spool);
         let entry: IndexEntry = self.index().remove(id).ok_or(SpoolError::Unknown(id))?;
         self.unwritten.fetch_add(1, Ordering::Relaxed);
         self.queue.push(Request::Finish(id, entry))

@@ -15,12 +15,12 @@ pub struct Shares(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     owners: HashMap<Arc<str>, Share>,
-    messages: HashMap<(MessageId, Place), (Arc<str>, u64)>,
+    messages: HashMap<(MessageId, MailLocation), (Arc<str>, u64)>,
 }
 
 /// Where a message is. It may be in both places: the part that is sent at once is in the spool, and the part that waits in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum MailLocation {
     /// In the spool.
     Spool,
     /// Among the held mail.
@@ -61,17 +61,17 @@ impl Shares {
         if !limits.allow(share, octets) {
             return Err(share);
         }
-        table.add((id, Place::Spool), owner, octets);
+        table.add((id, MailLocation::Spool), owner, octets);
         Ok(())
     }
 
     /// Counts a message that is here, whatever its owner may have. Calling this again changes nothing.
-    pub fn add(&self, id: MessageId, place: Place, owner: &str, octets: u64) {
+    pub fn add(&self, id: MessageId, place: MailLocation, owner: &str, octets: u64) {
         self.table().add((id, place), owner, octets);
     }
 
     /// The message is no longer there.
-    pub fn release(&self, id: MessageId, place: Place) {
+    pub fn release(&self, id: MessageId, place: MailLocation) {
         let mut table = self.table();
         let Some((owner, octets)) = table.messages.remove(&(id, place)) else { return };
         let Some(share) = table.owners.get_mut(&owner) else { return };
@@ -93,7 +93,7 @@ impl Shares {
 }
 
 impl Table {
-    fn add(&mut self, key: (MessageId, Place), owner: &str, octets: u64) {
+    fn add(&mut self, key: (MessageId, MailLocation), owner: &str, octets: u64) {
         if self.messages.contains_key(&key) {
             return;
         }
@@ -121,16 +121,16 @@ mod tests {
         assert_eq!(shares.charge(id(2), "ann", 40, &limits), Ok(()));
         assert_eq!(shares.charge(id(3), "ann", 0, &limits), Err(Share { messages: 2, octets: 100 }));
         assert_eq!(shares.charge(id(3), "bob", 100, &limits), Ok(()));
-        shares.add(id(2), Place::Held, "ann", 40);
-        shares.add(id(2), Place::Held, "ann", 40);
+        shares.add(id(2), MailLocation::Held, "ann", 40);
+        shares.add(id(2), MailLocation::Held, "ann", 40);
         assert_eq!(shares.of("ann"), Share { messages: 3, octets: 140 });
         for _ in 0..2 {
-            shares.release(id(1), Place::Spool);
-            shares.release(id(2), Place::Spool);
+            shares.release(id(1), MailLocation::Spool);
+            shares.release(id(2), MailLocation::Spool);
         }
         assert_eq!(shares.of("ann"), Share { messages: 1, octets: 40 });
-        shares.release(id(2), Place::Held);
-        shares.release(id(3), Place::Spool);
+        shares.release(id(2), MailLocation::Held);
+        shares.release(id(3), MailLocation::Spool);
         assert!(shares.table().owners.is_empty() && shares.table().messages.is_empty());
         assert!(ShareLimits::default().allow(Share { messages: 9, octets: 9 }, 9), "0 is no limit");
     }

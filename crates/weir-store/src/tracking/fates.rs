@@ -24,17 +24,17 @@ pub(super) struct Fates {
     ended: u64,
     /// Where the recipients are who are in no part.
     rest: String,
-    parts: Vec<Part>,
+    parts: Vec<SplitPart>,
     /// Which of [`ENDS`] at least one recipient has reached.
     ends: [bool; ENDS.len()],
 }
 
 /// Recipients that are under way under one of the other ids: which id, how many, and where they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part(usize, u64, String);
+pub(super) struct SplitPart(usize, u64, String);
 
 /// The same in the form in which it is stored, without the ends, which the state names.
-pub(super) type WrittenFates = (u64, u64, String, Vec<Part>);
+pub(super) type WrittenFates = (u64, u64, String, Vec<SplitPart>);
 
 /// A line that moves recipients.
 pub(super) struct Move<'a> {
@@ -126,7 +126,7 @@ impl Fates {
         all.saturating_sub(self.held).saturating_sub(self.ended).saturating_sub(parts)
     }
 
-    fn part(&mut self, id: usize) -> Option<&mut Part> {
+    fn part(&mut self, id: usize) -> Option<&mut SplitPart> {
         self.parts.iter_mut().find(|part| part.0 == id)
     }
 
@@ -168,7 +168,7 @@ impl Fates {
     /// This many continue under an id.
     fn go_on(&mut self, id: usize, count: u64, state: &str) {
         if count > 0 && id > 0 && self.part(id).is_none() {
-            self.parts.push(Part(id, 0, String::new()));
+            self.parts.push(SplitPart(id, 0, String::new()));
         }
         if let Some(part) = self.part(id) {
             part.1 += count;

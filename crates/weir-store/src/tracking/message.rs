@@ -4,7 +4,7 @@
 //! Everything in it has a bound, because senders choose how many recipients and how long a subject it has, and a server that never takes it
 //! makes a line for every attempt.
 
-use super::fates::{Fates, Move, Part, concerns};
+use super::fates::{Fates, Move, SplitPart, concerns};
 use crate::diary::{DiaryLine, Facts};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -104,7 +104,7 @@ struct WrittenState(
     #[serde(default)] u64,
     #[serde(default)] u64,
     #[serde(default)] String,
-    #[serde(default)] Vec<Part>,
+    #[serde(default)] Vec<SplitPart>,
 );
 /// Microseconds since the message came, which of its ids, what, words, and what else it is about.
 #[derive(Debug, Serialize, Deserialize)]

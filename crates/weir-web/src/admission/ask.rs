@@ -69,7 +69,7 @@ pub trait Reader: fmt::Debug + Send + Sync {
 
 /// Why a request may not wait, or not any longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+pub enum AdmissionRefusal {
     /// The queue is full, and no other subnet has more requests in it.
     QueueFull,
     /// Waiting requests use all the memory that they may, and no other subnet uses more of it.
@@ -88,30 +88,30 @@ pub enum Refused {
     Reading,
 }
 
-impl Refused {
+impl AdmissionRefusal {
     /// All reasons, in the order of the counters.
-    pub const ALL: [Refused; 8] = [
-        Refused::QueueFull,
-        Refused::QueueBytes,
-        Refused::Sessions,
-        Refused::Streams,
-        Refused::Timeout,
-        Refused::Upload,
-        Refused::PushedOut,
-        Refused::Reading,
+    pub const ALL: [AdmissionRefusal; 8] = [
+        AdmissionRefusal::QueueFull,
+        AdmissionRefusal::QueueBytes,
+        AdmissionRefusal::Sessions,
+        AdmissionRefusal::Streams,
+        AdmissionRefusal::Timeout,
+        AdmissionRefusal::Upload,
+        AdmissionRefusal::PushedOut,
+        AdmissionRefusal::Reading,
     ];
 
     /// The reason in one word, for metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Refused::QueueFull => "queue_full",
-            Refused::QueueBytes => "queue_bytes",
-            Refused::Sessions => "sessions",
-            Refused::Streams => "streams",
-            Refused::Timeout => "timeout",
-            Refused::Upload => "upload",
-            Refused::PushedOut => "pushed_out",
-            Refused::Reading => "reading",
+            AdmissionRefusal::QueueFull => "queue_full",
+            AdmissionRefusal::QueueBytes => "queue_bytes",
+            AdmissionRefusal::Sessions => "sessions",
+            AdmissionRefusal::Streams => "streams",
+            AdmissionRefusal::Timeout => "timeout",
+            AdmissionRefusal::Upload => "upload",
+            AdmissionRefusal::PushedOut => "pushed_out",
+            AdmissionRefusal::Reading => "reading",
         }
     }
 }

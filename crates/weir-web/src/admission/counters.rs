@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_core::fair::Weight;
 
-use super::ask::Refused;
+use super::ask::AdmissionRefusal;
 
 /// Upper bounds of the classes by which waits are counted, in milliseconds; the last class has none.
 pub const WAIT_BOUNDS_MS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 30_000];
@@ -63,8 +63,8 @@ pub struct CounterValues {
     pub finished: u64,
     /// Requests whose client left while they waited.
     pub left: u64,
-    /// Requests that were refused, by reason, in the order of [`Refused::ALL`].
-    pub refused: [u64; Refused::ALL.len()],
+    /// Requests that were refused, by reason, in the order of [`AdmissionRefusal::ALL`].
+    pub refused: [u64; AdmissionRefusal::ALL.len()],
     /// Waits by class, see [`WAIT_BOUNDS_MS`].
     pub waits: [u64; 13],
     /// All waits together, in seconds.
@@ -136,8 +136,8 @@ impl Counters {
         }
     }
 
-    pub(super) fn refuse(&mut self, refused: Refused) {
-        let at = Refused::ALL.iter().position(|known| *known == refused).unwrap_or(0);
+    pub(super) fn refuse(&mut self, refused: AdmissionRefusal) {
+        let at = AdmissionRefusal::ALL.iter().position(|known| *known == refused).unwrap_or(0);
         self.values.refused[at] += 1;
     }
 

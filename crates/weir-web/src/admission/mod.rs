@@ -39,7 +39,7 @@ mod view;
 mod waiting;
 mod waiting_room;
 
-pub use ask::{Ask, Cost, Reader, Refused, Standing};
+pub use ask::{AdmissionRefusal, Ask, Cost, Reader, Standing};
 pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
@@ -54,7 +54,7 @@ pub use waiting_room::{Entered, Entering, Inside, Promise, RoomView, Visit, Wait
 use counters::Counters;
 use estimate::Estimates;
 use places::Places;
-use queue::{Inner, slots_of, wake};
+use queue::{QueueState, slots_of, wake};
 use rate::Rate;
 use request_table::{RequestTable, State};
 use shadow::Shadow;
@@ -89,7 +89,7 @@ impl Admission {
         let (slots, limit) = slots_of(&settings, None);
         let (name, queue_id, observe) = (settings.name.clone(), settings.queue_id, settings.observe);
         let incarnations = incarnations::first();
-        let mut inner = Inner {
+        let mut inner = QueueState {
             fair: Fair::new(
                 fair::Settings { first_life: incarnations, ..settings.fair(slots) },
                 standing::with_strangers(Profile::default(), &settings),
@@ -152,7 +152,7 @@ impl Admission {
 
     /// Asks for a slot. `waker` is woken at every tick if the request still runs without a response after `answer_within`,
     /// so that its task needs no timer; not in observe mode.
-    pub fn ask(self: &Arc<Admission>, ask: &Ask, waker: &Waker) -> Result<Grant, Refused> {
+    pub fn ask(self: &Arc<Admission>, ask: &Ask, waker: &Waker) -> Result<Grant, AdmissionRefusal> {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
@@ -185,14 +185,14 @@ impl Admission {
     }
 
     /// A request will hold its slot as a stream. Refused if there is no room for it now, so that it need not wait in vain.
-    pub fn expect_stream(&self, session: SessionKey, subnet: SubnetKey) -> Result<(), Refused> {
+    pub fn expect_stream(&self, session: SessionKey, subnet: SubnetKey) -> Result<(), AdmissionRefusal> {
         let mut inner = self.lock();
         if inner.shadow.is_some() || inner.has_room_for_slot_stream(Owner { session, subnet }) {
             return Ok(());
         }
         inner.counters.asked += 1;
-        inner.counters.refuse(Refused::Streams);
-        Err(Refused::Streams)
+        inner.counters.refuse(AdmissionRefusal::Streams);
+        Err(AdmissionRefusal::Streams)
     }
 
     /// Charges overruns, takes slots from requests that wait for their own clients, and looks for the right number of slots. To be called

@@ -8,15 +8,15 @@ use std::cmp::Reverse;
 
 use weir_core::fair::{Ticket, Work};
 
-use super::ask::Refused;
+use super::ask::AdmissionRefusal;
 use super::counters::History;
-use super::queue::Inner;
+use super::queue::QueueState;
 use super::request_table::State;
 use super::server_model::ServerVisit;
 use super::settings::Settings;
 use super::standing;
 
-impl Inner {
+impl QueueState {
     /// Applies the ends that are due to the shadow queue.
     pub(super) fn end_shadows(&mut self, now_ns: u64) {
         let mut nobody = Vec::new();
@@ -87,7 +87,7 @@ impl Inner {
             self.end_waiting(ticket);
             self.fair.cancel(ticket);
             self.requests.leave(ticket);
-            self.counters.refuse(Refused::Timeout);
+            self.counters.refuse(AdmissionRefusal::Timeout);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::fair::Ticket;
 
-use super::ask::{Cost, Reader, Refused};
+use super::ask::{AdmissionRefusal, Cost, Reader};
 use super::queue::{Admission, wake};
 use super::server_model::ServerVisit;
 use super::streams::Owner;
@@ -91,15 +91,15 @@ impl Permit {
     /// The connection has been upgraded, or the response has no end, and it continues to hold its slot. A stream may last for ever, so all
     /// streams together hold at most half of the slots, and no subnet holds more than are left for others: nobody can occupy the whole server by
     /// keeping streams open. Refused if that limit is reached.
-    pub fn hold_as_stream(&mut self) -> Result<(), Refused> {
+    pub fn hold_as_stream(&mut self) -> Result<(), AdmissionRefusal> {
         let mut inner = self.admission.lock();
         let held = self.ticket.is_some_and(|ticket| inner.requests.holds(ticket));
         if !held || inner.shadow.is_some() || self.is_stream {
             return Ok(());
         }
         if !inner.has_room_for_slot_stream(self.owner) {
-            inner.counters.refuse(Refused::Streams);
-            return Err(Refused::Streams);
+            inner.counters.refuse(AdmissionRefusal::Streams);
+            return Err(AdmissionRefusal::Streams);
         }
         inner.slot_streams.begin(self.owner);
         drop(inner);
@@ -108,7 +108,7 @@ impl Permit {
     }
 
     /// The same before the request is sent, if it is known that it will be a stream. If there is no room the slot is given back, and nothing is charged.
-    pub fn begin_as_stream(mut self) -> Result<Permit, Refused> {
+    pub fn begin_as_stream(mut self) -> Result<Permit, AdmissionRefusal> {
         match self.hold_as_stream() {
             Ok(()) => Ok(self),
             Err(refused) => {
@@ -140,7 +140,7 @@ impl Permit {
 
     /// The connection has been upgraded, or the response has no end: the slot becomes free, and the stream counts until the result is
     /// dropped. Refused if the limit of streams is reached.
-    pub fn into_stream(mut self) -> Result<Stream, Refused> {
+    pub fn into_stream(mut self) -> Result<Stream, AdmissionRefusal> {
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
@@ -150,9 +150,9 @@ impl Permit {
         let counted = inner.shadow.is_none();
         if let Some(ticket) = held.filter(|_| counted) {
             if !inner.streams.has_room(&settings, self.owner) {
-                inner.counters.refuse(Refused::Streams);
+                inner.counters.refuse(AdmissionRefusal::Streams);
                 drop(inner);
-                return Err(Refused::Streams);
+                return Err(AdmissionRefusal::Streams);
             }
             inner.make_stream(ticket, now_ns);
         } else if let Some(visit) = self.visit.take() {

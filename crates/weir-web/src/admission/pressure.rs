@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_core::fair::SubnetKey;
 
-use super::queue::Inner;
+use super::queue::QueueState;
 use super::request_table::RequestEntry;
 use super::settings::Slots;
 use super::standing::{is_newcomer, is_stranger};
@@ -38,11 +38,11 @@ pub struct Pressure {
     #[serde(default)]
     pub streams: u64,
     /// Waiting requests of visitors who are known.
-    pub known: Line,
+    pub known: WaitingVisitors,
     /// Those of newcomers who have been let in.
-    pub newcomers: Line,
+    pub newcomers: WaitingVisitors,
     /// Those of strangers.
-    pub strangers: Line,
+    pub strangers: WaitingVisitors,
     /// Which settings could be changed, if any.
     pub advice: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub struct Pressure {
 /// The waiting requests of one kind of visitors.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WebLine")]
-pub struct Line {
+pub struct WaitingVisitors {
     pub waiting: u64,
     /// How long the oldest of them has waited, in seconds.
     pub oldest_s: f64,
@@ -93,7 +93,7 @@ const LARGE_PART: f64 = 0.2;
 const CROWD_NETWORKS: u64 = 50;
 
 impl Pressure {
-    pub(super) fn of(inner: &Inner, now_ns: u64) -> Pressure {
+    pub(super) fn of(inner: &QueueState, now_ns: u64) -> Pressure {
         let mut pressure = Pressure::default();
         let mut found: HashMap<SubnetKey, Crowd> = HashMap::new();
         let mut oldest_ns: HashMap<SubnetKey, u64> = HashMap::new();
@@ -131,7 +131,7 @@ impl Pressure {
         pressure
     }
 
-    fn line_of(&mut self, request: &RequestEntry) -> &mut Line {
+    fn line_of(&mut self, request: &RequestEntry) -> &mut WaitingVisitors {
         match request.lane {
             lane if is_stranger(lane) => &mut self.strangers,
             lane if is_newcomer(lane) => &mut self.newcomers,
@@ -231,14 +231,14 @@ impl SlotHolder {
     }
 }
 
-impl Line {
+impl WaitingVisitors {
     fn add(&mut self, waited_ns: u64) {
         self.waiting += 1;
         self.oldest_s = self.oldest_s.max(waited_ns as f64 / 1e9);
     }
 }
 
-fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
+fn advice(inner: &QueueState, pressure: &Pressure) -> Vec<String> {
     let mut advice = Vec::new();
     let settings = &inner.settings;
     let fixed = matches!(settings.slots, Slots::Fixed(_));
@@ -270,7 +270,7 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
 
 /// Whether a fixed number of slots seems too large, or too small if more of them are wanted. Routes whose answers say what they have cost are judged by
 /// that, all others by time.
-fn advice_on_slots(inner: &Inner, more_wanted: bool) -> Option<String> {
+fn advice_on_slots(inner: &QueueState, more_wanted: bool) -> Option<String> {
     let (by_time, by_units, slots) = (inner.strain.ratio(), inner.strain.unit_ratio(), inner.slots);
     let fewer = |ratio: f64| ((f64::from(slots) / ratio).round() as u32).max(1);
     if let Some(ratio) = by_time.filter(|ratio| *ratio >= STRAINED && slots > 1) {

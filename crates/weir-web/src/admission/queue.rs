@@ -1,15 +1,15 @@
 //! The state of one backend's queue: the scheduler and the backlog of the core, and what is known of each request beside them.
 //!
-//! One short lock around [`Inner`]. Every method of it takes the time, and collects the wakers that are to be woken once the lock is released.
+//! One short lock around [`QueueState`]. Every method of it takes the time, and collects the wakers that are to be woken once the lock is released.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_core::fair::{Fair, Profile, QueueBounds, Refusal, Room, Scarce, Ticket, Work};
+use weir_core::fair::{Fair, FairRefusal, Profile, QueueBounds, Room, Scarce, Ticket, Work};
 
-use super::ask::{Ask, Cost, Refused};
+use super::ask::{AdmissionRefusal, Ask, Cost};
 use super::counters::{Counters, History};
 use super::estimate::{Class, Estimates, Moved};
 use super::incarnations;
@@ -34,12 +34,12 @@ pub struct Admission {
     pub(super) start: Instant,
     /// Where newcomers wait until it is their turn to ask.
     pub(super) room: Arc<WaitingRoom>,
-    pub(super) inner: Mutex<Inner>,
+    pub(super) inner: Mutex<QueueState>,
 }
 
 /// The state behind the lock.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct QueueState {
     pub(super) settings: Arc<Settings>,
     pub(super) fair: Fair,
     pub(super) requests: RequestTable,
@@ -69,7 +69,7 @@ impl Admission {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX - 1) + 1
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -95,7 +95,7 @@ pub(super) fn slots_of(settings: &Settings, used: Option<u32>) -> (u32, Option<L
     }
 }
 
-impl Inner {
+impl QueueState {
     pub(super) fn change(&mut self, settings: Settings, routes: &[Option<u16>]) {
         if settings.slots != self.settings.slots {
             (self.slots, self.limit) = slots_of(&settings, Some(self.slots));
@@ -111,7 +111,12 @@ impl Inner {
         self.settings = Arc::new(settings);
     }
 
-    pub(super) fn arrive(&mut self, ask: &Ask, now_ns: u64, wakers: &mut Vec<Waker>) -> Result<Ticket, Refused> {
+    pub(super) fn arrive(
+        &mut self,
+        ask: &Ask,
+        now_ns: u64,
+        wakers: &mut Vec<Waker>,
+    ) -> Result<Ticket, AdmissionRefusal> {
         self.counters.asked += 1;
         let lane = standing::lane(ask, &self.profile, &self.settings);
         if let Err(refused) = self.find_room(lane, ask, wakers) {
@@ -121,8 +126,8 @@ impl Inner {
         let cost_ns = self.estimates.cost_ns(ask.class);
         let ticket = self.fair.arrive(lane.session, lane.subnet, Work(cost_ns)).map_err(|refusal| {
             let refused = match refusal {
-                Refusal::TooManyRequests => Refused::QueueFull,
-                Refusal::TooManySessions | Refusal::TooManyPeers => Refused::Sessions,
+                FairRefusal::TooManyRequests => AdmissionRefusal::QueueFull,
+                FairRefusal::TooManySessions | FairRefusal::TooManyPeers => AdmissionRefusal::Sessions,
             };
             self.counters.refuse(refused);
             refused
@@ -134,7 +139,12 @@ impl Inner {
     }
 
     /// Makes sure that one more request may wait. If there is no room, the subnet with the longest backlog loses a request.
-    pub(super) fn find_room(&mut self, lane: Owner, ask: &Ask, wakers: &mut Vec<Waker>) -> Result<(), Refused> {
+    pub(super) fn find_room(
+        &mut self,
+        lane: Owner,
+        ask: &Ask,
+        wakers: &mut Vec<Waker>,
+    ) -> Result<(), AdmissionRefusal> {
         if self.fair.running() < self.slots as usize {
             return Ok(());
         }
@@ -143,8 +153,8 @@ impl Inner {
             match self.backlog.room(lane, ask.subnet, ask.bytes, bounds) {
                 Room::Enough => return Ok(()),
                 Room::After(ticket) => self.evict(ticket, wakers),
-                Room::None(Scarce::Bytes) => return Err(Refused::QueueBytes),
-                Room::None(Scarce::Requests) => return Err(Refused::QueueFull),
+                Room::None(Scarce::Bytes) => return Err(AdmissionRefusal::QueueBytes),
+                Room::None(Scarce::Requests) => return Err(AdmissionRefusal::QueueFull),
             }
         }
     }
@@ -158,7 +168,7 @@ impl Inner {
         if request.state == State::Waiting {
             wakers.extend(request.waker);
         }
-        self.counters.refuse(Refused::PushedOut);
+        self.counters.refuse(AdmissionRefusal::PushedOut);
     }
 
     /// A new request waits, unless it has got a slot at once.
@@ -329,11 +339,11 @@ impl Inner {
         if request.first_byte_ns.is_none() {
             let slow = request.upload.as_ref().filter(|upload| upload.waited() >= settings.stream_after);
             if slow.is_some_and(|upload| upload.cut()) {
-                self.counters.refuse(Refused::Upload);
+                self.counters.refuse(AdmissionRefusal::Upload);
             }
         } else if let Some(reader) = request.reader.take_if(|reader| reader.blocked() >= settings.stream_after) {
             reader.cut();
-            self.counters.refuse(Refused::Reading);
+            self.counters.refuse(AdmissionRefusal::Reading);
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) fn with_strangers(profile: Profile, settings: &Settings) -> Profile {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{ask, settings};
-    use super::super::{Admission, Grant, Permit, Refused, Waiting};
+    use super::super::{Admission, AdmissionRefusal, Grant, Permit, Waiting};
     use super::*;
     use std::future::Future;
     use std::pin::pin;
@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    fn look(waiting: &mut Waiting) -> Option<Result<Permit, Refused>> {
+    fn look(waiting: &mut Waiting) -> Option<Result<Permit, AdmissionRefusal>> {
         match pin!(waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Some(outcome),
             Poll::Pending => None,
@@ -123,7 +123,7 @@ mod tests {
         let mut known: Vec<Waiting> = (1..=3).map(|session| wait(&queue, &ask(session, 9))).collect();
         let _crowd: Vec<Waiting> = (1..=17).map(|number| wait(&queue, &stranger(number))).collect();
         for number in 20..200 {
-            assert_eq!(queue.ask(&stranger(number), Waker::noop()).map(drop), Err(Refused::QueueFull));
+            assert_eq!(queue.ask(&stranger(number), Waker::noop()).map(drop), Err(AdmissionRefusal::QueueFull));
         }
         assert!(known.iter_mut().all(|waiting| look(waiting).is_none()), "all still wait");
         known.push(wait(&queue, &ask(4, 9)));
@@ -139,7 +139,7 @@ mod tests {
         let new: Vec<Waiting> = (10..14).map(|number| wait(&queue, &stranger(number))).collect();
         let gone = flood.iter_mut().filter_map(look).filter(Result::is_err).count();
         assert_eq!((gone, new.len(), queue.view().counters.refused[6]), (4, 4, 4));
-        assert_eq!(queue.ask(&greedy, Waker::noop()).map(drop), Err(Refused::QueueFull), "it has the most");
+        assert_eq!(queue.ask(&greedy, Waker::noop()).map(drop), Err(AdmissionRefusal::QueueFull), "it has the most");
         // A known visitor pushes out requests of the same network.
         let _known = wait(&queue, &ask(1, 1));
         assert_eq!(flood.iter_mut().filter_map(look).filter(Result::is_err).count(), 1);

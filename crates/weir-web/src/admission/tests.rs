@@ -28,21 +28,21 @@ pub(super) fn ask(session: u64, subnet: u64) -> Ask {
     }
 }
 
-fn now(entry: Result<Grant, Refused>) -> Permit {
+fn now(entry: Result<Grant, AdmissionRefusal>) -> Permit {
     match entry {
         Ok(Grant::Now(permit)) => permit,
         other => panic!("a slot should be free: {other:?}"),
     }
 }
 
-fn wait(entry: Result<Grant, Refused>) -> Waiting {
+fn wait(entry: Result<Grant, AdmissionRefusal>) -> Waiting {
     match entry {
         Ok(Grant::Wait(waiting)) => waiting,
         other => panic!("no slot should be free: {other:?}"),
     }
 }
 
-fn poll(waiting: &mut Waiting) -> Poll<Result<Permit, Refused>> {
+fn poll(waiting: &mut Waiting) -> Poll<Result<Permit, AdmissionRefusal>> {
     pin!(waiting).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -104,7 +104,7 @@ async fn a_wait_has_an_end() {
     let queue = Admission::new(settings(1));
     let running = now(queue.ask(&ask(1, 1), Waker::noop()));
     let waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
-    assert_eq!(waiting.await.unwrap_err(), Refused::Timeout);
+    assert_eq!(waiting.await.unwrap_err(), AdmissionRefusal::Timeout);
     drop(running);
     assert_empty(&queue);
     let counters = queue.view().counters;
@@ -116,10 +116,10 @@ async fn the_queue_is_bounded_in_requests_and_bytes() {
     let queue = Admission::new(Settings { queue: 2, queue_bytes: 1_500, ..settings(1) });
     let running = now(queue.ask(&ask(1, 1), Waker::noop()));
     let waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
-    assert_eq!(queue.ask(&ask(3, 3), Waker::noop()).unwrap_err(), Refused::QueueBytes);
+    assert_eq!(queue.ask(&ask(3, 3), Waker::noop()).unwrap_err(), AdmissionRefusal::QueueBytes);
     let small = |session| Ask { bytes: 100, ..ask(session, session) };
     let second = wait(queue.ask(&small(3), Waker::noop()));
-    assert_eq!(queue.ask(&small(4), Waker::noop()).unwrap_err(), Refused::QueueFull);
+    assert_eq!(queue.ask(&small(4), Waker::noop()).unwrap_err(), AdmissionRefusal::QueueFull);
     assert!(queue.retry_after(Standing::Known) >= Duration::from_secs(1));
     drop((running, waiting, second));
     assert_empty(&queue);
@@ -127,7 +127,7 @@ async fn the_queue_is_bounded_in_requests_and_bytes() {
 
 /// Which of them are told that another request needed their place.
 fn pushed_out(all: &mut [Waiting]) -> Vec<usize> {
-    let gone = |waiting: &mut Waiting| matches!(poll(waiting), Poll::Ready(Err(Refused::PushedOut)));
+    let gone = |waiting: &mut Waiting| matches!(poll(waiting), Poll::Ready(Err(AdmissionRefusal::PushedOut)));
     all.iter_mut().enumerate().filter_map(|(at, waiting)| gone(waiting).then_some(at)).collect()
 }
 
@@ -137,12 +137,20 @@ async fn a_full_queue_makes_room_for_who_has_less_in_it() {
     let running = now(queue.ask(&ask(1, 1), Waker::noop()));
     // A session for each request: the subnet is what counts.
     let mut greedy: Vec<Waiting> = (1..=10).map(|session| wait(queue.ask(&ask(session, 1), Waker::noop()))).collect();
-    assert_eq!(queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(), Refused::QueueFull, "its own subnet has the most");
+    assert_eq!(
+        queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(),
+        AdmissionRefusal::QueueFull,
+        "its own subnet has the most"
+    );
     let mut polite = vec![wait(queue.ask(&ask(100, 2), Waker::noop()))];
     assert_eq!(pushed_out(&mut greedy), [9], "the newest");
     polite.extend((0..4).map(|_| wait(queue.ask(&ask(100, 2), Waker::noop()))));
     assert_eq!(pushed_out(&mut greedy), [5, 6, 7, 8]);
-    assert_eq!(queue.ask(&ask(100, 2), Waker::noop()).unwrap_err(), Refused::QueueFull, "half is its equal part");
+    assert_eq!(
+        queue.ask(&ask(100, 2), Waker::noop()).unwrap_err(),
+        AdmissionRefusal::QueueFull,
+        "half is its equal part"
+    );
     let mut third = wait(queue.ask(&ask(200, 3), Waker::noop()));
     let counters = queue.view().counters;
     assert_eq!((counters.refused[0], counters.refused[6], queue.view().waiting), (2, 6, 10));
@@ -160,13 +168,13 @@ async fn memory_of_the_queue_goes_to_who_has_less_of_it() {
     let queue = Admission::new(Settings { queue_bytes: 10_000, ..settings(1) });
     let running = now(queue.ask(&ask(1, 1), Waker::noop()));
     let mut greedy: Vec<Waiting> = (1..=10).map(|session| wait(queue.ask(&ask(session, 1), Waker::noop()))).collect();
-    assert_eq!(queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(), Refused::QueueBytes);
+    assert_eq!(queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(), AdmissionRefusal::QueueBytes);
     // As many as are needed.
     let big = |session, subnet| Ask { bytes: 2_500, ..ask(session, subnet) };
     let polite = wait(queue.ask(&big(100, 2), Waker::noop()));
     assert_eq!(pushed_out(&mut greedy), [7, 8, 9]);
     let whole = Ask { bytes: 10_001, ..ask(200, 3) };
-    assert_eq!(queue.ask(&whole, Waker::noop()).unwrap_err(), Refused::QueueBytes, "it would have the most");
+    assert_eq!(queue.ask(&whole, Waker::noop()).unwrap_err(), AdmissionRefusal::QueueBytes, "it would have the most");
     assert_eq!(queue.view().waiting, 8);
     drop((running, greedy, polite));
     assert_empty(&queue);
@@ -270,7 +278,7 @@ async fn streams_leave_their_slot_and_are_bounded() {
     assert_eq!((queue.view().streams, queue.view().running), (2, 0));
     // Requests are served as before; only the next stream is refused.
     let third = now(queue.ask(&ask(1, 1), Waker::noop()));
-    assert_eq!(third.into_stream().unwrap_err(), Refused::Streams);
+    assert_eq!(third.into_stream().unwrap_err(), AdmissionRefusal::Streams);
     assert_eq!(queue.view().running, 0, "the slot is free");
     drop(now(queue.ask(&ask(2, 1), Waker::noop())).into_stream().unwrap());
     drop(open);
@@ -433,7 +441,7 @@ proptest::proptest! {
                         Ok(Grant::Now(permit)) => permits.push(permit),
                         Ok(Grant::Wait(waiting)) => waits.push(waiting),
                         Err(refused) => {
-                            assert_eq!(refused, Refused::QueueFull);
+                            assert_eq!(refused, AdmissionRefusal::QueueFull);
                             let inner = queue.lock();
                             let held = |subnet| inner.backlog.requests_of(SubnetKey(subnet));
                             assert!((0..3).all(|other| held(other) <= held(session / 2) + 1), "{:?}", inner.backlog);
@@ -485,7 +493,7 @@ async fn whoever_waits_keeps_its_place_when_the_settings_change() {
     queue.change(&Settings { queue: 1, ..settings(1) }, &[Some(0)]);
     drop(granted);
     assert!(permit(&mut third).is_none(), "one still runs");
-    assert_eq!(queue.ask(&ask(5, 5), Waker::noop()).map(drop), Err(Refused::QueueFull), "the new bound");
+    assert_eq!(queue.ask(&ask(5, 5), Waker::noop()).map(drop), Err(AdmissionRefusal::QueueFull), "the new bound");
     drop(running);
     let last = permit(&mut third).expect("the slot is free");
     assert!(!queue.is_idle());
@@ -515,8 +523,8 @@ async fn streams_that_hold_slots_leave_half_of_them_to_others() {
         held.extend(outcome.is_ok().then_some(permit));
         outcome
     };
-    assert_eq!((open(1), open(1)), (Ok(()), Err(Refused::Streams)), "one subnet leaves as much to others");
-    assert_eq!((open(2), open(3)), (Ok(()), Err(Refused::Streams)));
+    assert_eq!((open(1), open(1)), (Ok(()), Err(AdmissionRefusal::Streams)), "one subnet leaves as much to others");
+    assert_eq!((open(2), open(3)), (Ok(()), Err(AdmissionRefusal::Streams)));
     // Two slots are for requests that end.
     let rest = [now(queue.ask(&ask(9, 9), Waker::noop())), now(queue.ask(&ask(9, 9), Waker::noop()))];
     drop(rest);
@@ -533,12 +541,12 @@ async fn a_stream_that_is_told_beforehand_is_refused_before_it_costs_anything() 
     let expect = |subnet: u64| queue.expect_stream(SessionKey(subnet), SubnetKey(subnet));
     assert_eq!(expect(1), Ok(()));
     let first = now(queue.ask(&ask(1, 1), Waker::noop())).begin_as_stream().unwrap();
-    assert_eq!((expect(1), expect(2)), (Err(Refused::Streams), Ok(())));
+    assert_eq!((expect(1), expect(2)), (Err(AdmissionRefusal::Streams), Ok(())));
     // It waited while another took the room.
     let cost_ms = queue.view().mean_cost_ms;
     let late = now(queue.ask(&ask(1, 1), Waker::noop()));
     tokio::time::advance(Duration::from_secs(9)).await;
-    assert_eq!(late.begin_as_stream().unwrap_err(), Refused::Streams);
+    assert_eq!(late.begin_as_stream().unwrap_err(), AdmissionRefusal::Streams);
     let view = queue.view();
     assert_eq!((view.running, view.streams, view.mean_cost_ms), (1, 1, cost_ms), "it costs nothing: {view:?}");
     // Its answer has an end: then it is none.

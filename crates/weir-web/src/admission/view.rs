@@ -9,7 +9,7 @@ use weir_core::fair::SessionKey;
 
 use super::counters::CounterValues;
 use super::pressure::Pressure;
-use super::queue::{Admission, Inner};
+use super::queue::{Admission, QueueState};
 use super::settings::Slots;
 use super::standing;
 use super::waiting_room::RoomView;
@@ -140,7 +140,7 @@ impl Admission {
 }
 
 /// The weights of all sessions that ask, by how far they are known.
-fn fair_by_standing(inner: &Inner) -> [f64; 3] {
+fn fair_by_standing(inner: &QueueState) -> [f64; 3] {
     let (mut seen, mut weights) = (HashSet::new(), [0.0; 3]);
     for request in inner.requests.iter().filter(|request| seen.insert(request.lane.session)) {
         let weight = inner.fair.weight(request.lane.subnet).map_or(0.0, |weight| weight.ratio());

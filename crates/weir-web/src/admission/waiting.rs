@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 use weir_core::fair::Ticket;
 
-use super::ask::Refused;
+use super::ask::AdmissionRefusal;
 use super::permit::Permit;
 use super::queue::{Admission, wake};
 use super::request_table::State;
@@ -30,12 +30,12 @@ impl Waiting {
         Waiting { admission, ticket, owner, timeout: Box::pin(sleep_until(deadline)), done: false }
     }
 
-    fn look(&mut self, cx: &Context<'_>) -> Option<Result<Permit, Refused>> {
+    fn look(&mut self, cx: &Context<'_>) -> Option<Result<Permit, AdmissionRefusal>> {
         let mut inner = self.admission.lock();
         if !inner.requests.holds(self.ticket) {
             drop(inner);
             self.done = true;
-            return Some(Err(Refused::PushedOut));
+            return Some(Err(AdmissionRefusal::PushedOut));
         }
         let request = inner.requests.at_mut(self.ticket);
         if request.state != State::Granted {
@@ -65,9 +65,9 @@ impl Waiting {
 }
 
 impl Future for Waiting {
-    type Output = Result<Permit, Refused>;
+    type Output = Result<Permit, AdmissionRefusal>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Permit, Refused>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Permit, AdmissionRefusal>> {
         if self.done {
             return Poll::Pending;
         }
@@ -78,10 +78,10 @@ impl Future for Waiting {
             return Poll::Pending;
         }
         if !self.leave() {
-            return Poll::Ready(Err(Refused::PushedOut));
+            return Poll::Ready(Err(AdmissionRefusal::PushedOut));
         }
-        self.admission.lock().counters.refuse(Refused::Timeout);
-        Poll::Ready(Err(Refused::Timeout))
+        self.admission.lock().counters.refuse(AdmissionRefusal::Timeout);
+        Poll::Ready(Err(AdmissionRefusal::Timeout))
     }
 }
 

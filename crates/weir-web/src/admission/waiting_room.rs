@@ -28,11 +28,11 @@ use super::rate::Rate;
 #[derive(Debug)]
 pub struct WaitingRoom {
     start: Instant,
-    inner: Mutex<Inner>,
+    inner: Mutex<RoomState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct RoomState {
     line: Line,
     /// Requests that are held, by their number.
     held: HashMap<u64, Held>,
@@ -137,7 +137,7 @@ impl Visit {
 
 impl WaitingRoom {
     pub(super) fn new(held_max: u32) -> Arc<WaitingRoom> {
-        let inner = Inner {
+        let inner = RoomState {
             line: Line::new(VISITORS_MAX),
             held: HashMap::new(),
             numbers: 0,
@@ -208,12 +208,12 @@ impl WaitingRoom {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, RoomState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl RoomState {
     /// A request is held; None if there is no room for it. No network has more of these places than are left for others.
     fn hold(&mut self, visit: &Visit, now_ns: u64) -> Option<u64> {
         let left = self.held_max.saturating_sub(self.line.present());

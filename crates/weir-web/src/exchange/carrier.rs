@@ -35,13 +35,13 @@ pub(super) struct Carrier {
 #[derive(Debug)]
 pub(super) struct Port {
     outgoing: mpsc::Receiver<Bytes>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<CarrierEvent>,
     state: Arc<Mutex<CarrierState>>,
 }
 
 /// What a carrier reports to the link.
 #[derive(Debug)]
-pub(super) enum Event {
+pub(super) enum CarrierEvent {
     /// Frames can be sent from now on.
     Connected,
     /// A frame has come.
@@ -49,8 +49,8 @@ pub(super) enum Event {
 }
 
 /// A byte stream to a relay or a NATS server.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+pub(super) trait CarrierStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> CarrierStream for T {}
 
 /// How frames are written in the stream of a carrier.
 pub(super) trait Codec: Send {
@@ -73,7 +73,7 @@ pub(super) enum Incoming {
 
 /// A connection that has introduced itself.
 pub(super) struct Connection {
-    pub(super) stream: Box<dyn Stream>,
+    pub(super) stream: Box<dyn CarrierStream>,
     pub(super) codec: Box<dyn Codec>,
     /// What was read after the introduction.
     pub(super) read: BytesMut,
@@ -98,7 +98,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 
 impl Carrier {
     /// Both ends of a new carrier; events go to `events`.
-    pub(super) fn new(name: String, events: mpsc::Sender<Event>) -> (Carrier, Port) {
+    pub(super) fn new(name: String, events: mpsc::Sender<CarrierEvent>) -> (Carrier, Port) {
         let (sender, outgoing) = mpsc::channel(QUEUE);
         let state = Arc::new(Mutex::new(CarrierState { name, ..CarrierState::default() }));
         (Carrier { outgoing: sender, state: Arc::clone(&state) }, Port { outgoing, events, state })
@@ -129,7 +129,7 @@ impl Port {
             (state.connected, state.problem) = (true, None);
             state.connections += 1;
         });
-        let _ = self.events.send(Event::Connected).await;
+        let _ = self.events.send(CarrierEvent::Connected).await;
     }
 
     fn down(&self, why: &CarrierError) {
@@ -206,7 +206,7 @@ async fn pump(connection: Connection, port: &mut Port) -> CarrierError {
 async fn take(codec: &mut dyn Codec, from: &mut BytesMut, out: &mut BytesMut, port: &Port) -> Result<(), CarrierError> {
     while let Some(incoming) = codec.decode(from)? {
         match incoming {
-            Incoming::Frame(frame) => drop(port.events.send(Event::Frame(frame)).await),
+            Incoming::Frame(frame) => drop(port.events.send(CarrierEvent::Frame(frame)).await),
             Incoming::Answer(answer) => out.extend_from_slice(answer),
             Incoming::Nothing => {}
         }
@@ -214,7 +214,7 @@ async fn take(codec: &mut dyn Codec, from: &mut BytesMut, out: &mut BytesMut, po
     Ok(())
 }
 
-async fn flush(stream: &mut dyn Stream, out: &mut BytesMut) -> Result<(), CarrierError> {
+async fn flush(stream: &mut dyn CarrierStream, out: &mut BytesMut) -> Result<(), CarrierError> {
     if out.is_empty() {
         return Ok(());
     }

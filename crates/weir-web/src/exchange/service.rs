@@ -3,7 +3,7 @@
 //! One thread with a runtime of its own, so that proxy threads never wait for it, and it waits for them only at a board's lock. It wakes
 //! every `period` (2–10 ms), and whenever a frame comes.
 
-use super::carrier::{Carrier, Connect, Event, Port, keep};
+use super::carrier::{Carrier, CarrierEvent, Connect, Port, keep};
 use super::frame::{DocumentId, Origin};
 use super::incarnation;
 use super::link::{Link, Moment};
@@ -73,7 +73,7 @@ settings! {
 
 /// A running exchange. Dropping it stops the thread.
 pub struct Exchange {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<ExchangeCommand>,
     status: Arc<Mutex<Status>>,
     document: watch::Receiver<Option<Arc<Document>>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Exchange {
     }
 }
 
-enum Command {
+enum ExchangeCommand {
     Queues(Vec<Arc<dyn SharedQueue>>),
     Document(Bytes),
 }
@@ -117,13 +117,13 @@ impl Exchange {
 
     /// The schedulers from now on.
     pub fn set_queues(&self, queues: Vec<Arc<dyn SharedQueue>>) {
-        self.command(Command::Queues(queues));
+        self.command(ExchangeCommand::Queues(queues));
     }
 
     /// Offers a history document: if it is newer than the one in use, all front-ends will adopt it together.
     pub fn put_document(&self, text: &[u8]) -> Result<Document, DocumentError> {
         let document = Document::parse(text)?;
-        self.command(Command::Document(Bytes::copy_from_slice(text)));
+        self.command(ExchangeCommand::Document(Bytes::copy_from_slice(text)));
         Ok(document)
     }
 
@@ -137,7 +137,7 @@ impl Exchange {
         self.document.clone()
     }
 
-    fn command(&self, command: Command) {
+    fn command(&self, command: ExchangeCommand) {
         // The queue is full only if the thread is gone or stuck; then nobody would execute the command.
         if self.commands.try_send(command).is_err() {
             tracing::error!("the exchange does not take commands");
@@ -159,7 +159,7 @@ struct Worker {
     link: Link,
     carriers: Vec<Carrier>,
     connect: Vec<(Transport, Port)>,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<CarrierEvent>,
     period: Duration,
     started: std::time::Instant,
     status: Arc<Mutex<Status>>,
@@ -209,7 +209,7 @@ impl Worker {
         })
     }
 
-    async fn run(mut self, mut inbox: mpsc::Receiver<Command>) {
+    async fn run(mut self, mut inbox: mpsc::Receiver<ExchangeCommand>) {
         for (place, (transport, port)) in std::mem::take(&mut self.connect).into_iter().enumerate() {
             let seed = wall_us().wrapping_add(place as u64);
             match transport {
@@ -240,10 +240,10 @@ impl Worker {
         Moment { now: Instant::ZERO + self.started.elapsed(), wall_us: wall_us() }
     }
 
-    fn obey(&mut self, command: Command) {
+    fn obey(&mut self, command: ExchangeCommand) {
         match command {
-            Command::Queues(queues) => self.link.set_queues(queues),
-            Command::Document(text) => {
+            ExchangeCommand::Queues(queues) => self.link.set_queues(queues),
+            ExchangeCommand::Document(text) => {
                 if let Err(error) = self.link.put_document(text, self.moment()) {
                     tracing::warn!(%error, "the history document cannot be used");
                 }
@@ -251,14 +251,14 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: CarrierEvent) {
         let moment = self.moment();
         match event {
-            Event::Connected => {
+            CarrierEvent::Connected => {
                 self.link.connected(moment);
                 self.link.tick(moment);
             }
-            Event::Frame(frame) => self.link.hear(&frame, moment),
+            CarrierEvent::Frame(frame) => self.link.hear(&frame, moment),
         }
     }
 

@@ -17,13 +17,13 @@ use weir_core::fair::SubnetKey;
 /// The sessions that were seen lately.
 #[derive(Debug)]
 pub struct AppSessions {
-    key: siphash::Key,
+    key: siphash::SipKey,
     /// Made when the first session is seen.
-    table: Mutex<Vec<Entry>>,
+    table: Mutex<Vec<AppSession>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct AppSession {
     print: u64,
     home: SubnetKey,
     /// When it was last used in its network, in seconds.
@@ -47,10 +47,10 @@ const HOLD_S: u64 = 3_600;
 
 impl AppSessions {
     pub fn new() -> Result<AppSessions, SecretError> {
-        Ok(AppSessions::with_key(siphash::Key::from_bytes(random_bytes()?)))
+        Ok(AppSessions::with_key(siphash::SipKey::from_bytes(random_bytes()?)))
     }
 
-    fn with_key(key: siphash::Key) -> AppSessions {
+    fn with_key(key: siphash::SipKey) -> AppSessions {
         AppSessions { key, table: Mutex::default() }
     }
 
@@ -77,7 +77,7 @@ impl AppSessions {
         let now_s = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.is_empty() {
-            *table = vec![Entry { print: 0, home: SubnetKey(0), used_s: 0 }; PLACES];
+            *table = vec![AppSession { print: 0, home: SubnetKey(0), used_s: 0 }; PLACES];
         }
         let prints = || brought.prints.iter().copied().chain([self.print(set)]);
         let known = |print: u64| {
@@ -87,7 +87,7 @@ impl AppSessions {
         // If several are brought, one that belongs to another network decides.
         let elsewhere = prints().filter_map(known).find(|entry| entry.home != subnet);
         let (home, used_s) = elsewhere.map_or((subnet, now_s), |entry| (entry.home, entry.used_s));
-        prints().for_each(|print| table[print as usize % PLACES] = Entry { print, home, used_s });
+        prints().for_each(|print| table[print as usize % PLACES] = AppSession { print, home, used_s });
         elsewhere.is_none() && !brought.unclear
     }
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_session_vouches_at_home_only() {
-        let sessions = AppSessions::with_key(siphash::Key(1, 2));
+        let sessions = AppSessions::with_key(siphash::SipKey(1, 2));
         assert!(ask(&sessions, "", "first", HOME.0, 0), "a sign-in");
         assert!(ask(&sessions, "a=b; sid=first", "first", HOME.0, 1));
         for network in 2..200 {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn other_ways_to_write_it_are_the_same_session() {
-        let sessions = AppSessions::with_key(siphash::Key(1, 2));
+        let sessions = AppSessions::with_key(siphash::SipKey(1, 2));
         assert!(ask(&sessions, "", "ab%2Fc", HOME.0, 0));
         for cookie in [
             "sid=ab/c",
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn who_moves_is_vouched_for_after_a_while() {
-        let sessions = AppSessions::with_key(siphash::Key(1, 2));
+        let sessions = AppSessions::with_key(siphash::SipKey(1, 2));
         assert!(ask(&sessions, "", "v", HOME.0, 0));
         assert!(!ask(&sessions, "sid=v", "v", 2, HOLD_S - 1));
         assert!(ask(&sessions, "sid=v", "v", 2, HOLD_S), "asking from elsewhere has not kept it at home");

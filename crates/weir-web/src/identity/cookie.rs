@@ -44,7 +44,7 @@ pub struct Cookies {
     key: hmac::Key,
     previous: Option<hmac::Key>,
     seen: Seen,
-    ids: siphash::Key,
+    ids: siphash::SipKey,
     made: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl Cookies {
         let lifetime_s = settings.lifetime.min(LIFETIME_MAX).as_secs().max(1);
         let standing_after = settings.standing_after.min(settings.standing_after_max());
         let attributes = format!("; Path=/; Max-Age={lifetime_s}; HttpOnly; SameSite=Lax");
-        let random = siphash::Key::from_bytes;
+        let random = siphash::SipKey::from_bytes;
         Ok(Cookies {
             name: settings.name.as_str().into(),
             attributes_tls: format!("{attributes}; Secure").into(),

@@ -32,7 +32,7 @@ pub use everybody::{holds_all_ipv4, names_everybody};
 pub use fields::Fields;
 pub use network::{Network, NetworkError, NetworkMap, host, mapped, masked};
 pub use secret::{Secret, SecretError};
-pub use settings::{CookieSettings, Group, Settings};
+pub use settings::{CookieSettings, NetworkGroup, Settings};
 
 use forwarded::Trail;
 use http::{HeaderMap, HeaderValue, header};
@@ -81,7 +81,7 @@ struct Rules {
     groups: NetworkMap<SubnetKey>,
     listed: NetworkMap<()>,
     trail: Trail,
-    keys: siphash::Key,
+    keys: siphash::SipKey,
     cookies: Option<Cookies>,
 }
 
@@ -263,7 +263,7 @@ impl Rules {
     }
 }
 
-fn group_key(keys: siphash::Key, name: &str) -> SubnetKey {
+fn group_key(keys: siphash::SipKey, name: &str) -> SubnetKey {
     SubnetKey(siphash::hash(keys, &[&[KIND_GROUP], name.as_bytes()]))
 }
 

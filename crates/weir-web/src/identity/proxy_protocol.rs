@@ -18,7 +18,7 @@ pub enum Outcome {
         source: Source,
     },
     /// This is not a header that we accept.
-    Refused(Refusal),
+    Refused(ProxyHeaderError),
 }
 
 /// Where a connection that a proxy passes on really comes from.
@@ -31,7 +31,7 @@ pub enum Source {
 
 /// Why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ProxyHeaderError {
     #[error("no PROXY header, though the peer is listed to send one")]
     Missing,
     /// They begin like a header.
@@ -56,7 +56,7 @@ pub fn parse(bytes: &[u8]) -> Outcome {
     } else if agrees(bytes, LINE_START) {
         line(bytes)
     } else {
-        Outcome::Refused(Refusal::Missing)
+        Outcome::Refused(ProxyHeaderError::Missing)
     }
 }
 
@@ -68,12 +68,12 @@ fn agrees(bytes: &[u8], start: &[u8]) -> bool {
 fn line(bytes: &[u8]) -> Outcome {
     let seen = bytes.get(..LINE_MAX).unwrap_or(bytes);
     let Some(end) = seen.windows(2).position(|pair| pair == b"\r\n") else {
-        return if seen.len() == LINE_MAX { Outcome::Refused(Refusal::Malformed) } else { Outcome::NeedMore };
+        return if seen.len() == LINE_MAX { Outcome::Refused(ProxyHeaderError::Malformed) } else { Outcome::NeedMore };
     };
     let text = seen.get(LINE_START.len()..end).and_then(|text| str::from_utf8(text).ok());
     match text.and_then(line_source) {
         Some(source) => Outcome::Header { consumed: end + 2, source },
-        None => Outcome::Refused(Refusal::Malformed),
+        None => Outcome::Refused(ProxyHeaderError::Malformed),
     }
 }
 
@@ -104,15 +104,15 @@ fn binary(bytes: &[u8]) -> Outcome {
     let [command, family, high, low] = [head[12], head[13], head[14], head[15]];
     let length = usize::from(u16::from_be_bytes([high, low]));
     if command >> 4 != 2 {
-        return Outcome::Refused(Refusal::Malformed);
+        return Outcome::Refused(ProxyHeaderError::Malformed);
     }
     if length + 16 > BYTES_MAX {
-        return Outcome::Refused(Refusal::Long);
+        return Outcome::Refused(ProxyHeaderError::Long);
     }
     let Some(body) = rest.get(..length) else { return Outcome::NeedMore };
     match binary_source(command & 15, family, body) {
         Some(source) => Outcome::Header { consumed: 16 + length, source },
-        None => Outcome::Refused(Refusal::Malformed),
+        None => Outcome::Refused(ProxyHeaderError::Malformed),
     }
 }
 
@@ -175,10 +175,10 @@ mod tests {
             "PROXY \r\n",
             &format!("PROXY UNKNOWN {}", "x".repeat(100)),
         ] {
-            assert_eq!(parse(wrong.as_bytes()), Outcome::Refused(Refusal::Malformed), "{wrong}");
+            assert_eq!(parse(wrong.as_bytes()), Outcome::Refused(ProxyHeaderError::Malformed), "{wrong}");
         }
-        assert_eq!(parse(b"GET / HTTP/1.1\r\n"), Outcome::Refused(Refusal::Missing));
-        assert_eq!(parse(b"\r\n\r\nX"), Outcome::Refused(Refusal::Missing));
+        assert_eq!(parse(b"GET / HTTP/1.1\r\n"), Outcome::Refused(ProxyHeaderError::Missing));
+        assert_eq!(parse(b"\r\n\r\nX"), Outcome::Refused(ProxyHeaderError::Missing));
     }
 
     #[test]
@@ -201,9 +201,9 @@ mod tests {
         for (command, family, body) in
             [(0x31, 0x11, &v4[..]), (0x22, 0x11, &v4), (0x21, 0x11, &v4[..11]), (0x21, 0x41, &v4)]
         {
-            assert_eq!(parse(&v2(command, family, body)), Outcome::Refused(Refusal::Malformed));
+            assert_eq!(parse(&v2(command, family, body)), Outcome::Refused(ProxyHeaderError::Malformed));
         }
-        assert_eq!(parse(&v2(0x21, 0x11, &[0; 4081])), Outcome::Refused(Refusal::Long));
+        assert_eq!(parse(&v2(0x21, 0x11, &[0; 4081])), Outcome::Refused(ProxyHeaderError::Long));
     }
 
     proptest! {

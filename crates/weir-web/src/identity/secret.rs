@@ -48,10 +48,10 @@ impl Secret {
     }
 
     /// A key for a short hash.
-    pub(crate) fn hash_key(&self, purpose: &str) -> siphash::Key {
+    pub(crate) fn hash_key(&self, purpose: &str) -> siphash::SipKey {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&self.derive(purpose)[..16]);
-        siphash::Key::from_bytes(bytes)
+        siphash::SipKey::from_bytes(bytes)
     }
 }
 

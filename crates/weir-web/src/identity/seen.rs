@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) struct Seen {
     slots: Box<[AtomicU64]>,
-    key: siphash::Key,
+    key: siphash::SipKey,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct Fingerprint(u64);
 
 impl Seen {
     /// A table of 2^`bits` places.
-    pub(super) fn new(bits: u32, key: siphash::Key) -> Seen {
+    pub(super) fn new(bits: u32, key: siphash::SipKey) -> Seen {
         Seen { slots: (0..1usize << bits).map(|_| AtomicU64::new(0)).collect(), key }
     }
 
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_cookie_is_seen_for_its_subnet_until_pushed_out() {
-        let seen = Seen::new(0, siphash::Key(1, 2));
+        let seen = Seen::new(0, siphash::SipKey(1, 2));
         let (one, other) = (seen.fingerprint(b"cookie", 1), seen.fingerprint(b"cookie", 2));
         assert!(!seen.has(one));
         seen.add(one);

@@ -23,7 +23,7 @@ settings! {
         /// How many leading bits of an IPv6 address make the subnet
         pub ipv6_prefix: u8 = count(56, 16..=64),
         /// Subnets that count as one, such as "campus 192.0.2.0/24 198.51.100.0/24"
-        pub groups: Vec<Group> =
+        pub groups: Vec<NetworkGroup> =
             list([], 1_000, "groups").map(|rules: Vec<GroupRule>| rules.into_iter().map(|rule| rule.group).collect()),
         /// Proxies that are believed about the client's address
         pub trusted: Vec<Network> =
@@ -84,7 +84,7 @@ impl Settings {
 
 /// A proxy farm or a provider whose clients roam between subnets.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct NetworkGroup {
     /// Its name; the same name is the same group.
     pub name: String,
     /// Its networks. Where groups overlap, the longest prefix decides.
@@ -94,7 +94,7 @@ pub struct Group {
 /// A group, and how its networks were written.
 #[derive(Debug, Clone)]
 struct GroupRule {
-    group: Group,
+    group: NetworkGroup,
     written: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ impl FromStr for GroupRule {
         }
         let network = |text: &String| text.parse().map_err(|error| format!("{text:?} is not a network: {error}"));
         let networks = written.iter().map(network).collect::<Result<_, String>>()?;
-        Ok(GroupRule { group: Group { name, networks }, written })
+        Ok(GroupRule { group: NetworkGroup { name, networks }, written })
     }
 }
 

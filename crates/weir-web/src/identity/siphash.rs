@@ -4,23 +4,23 @@
 
 /// 128 secret bits.
 #[derive(Clone, Copy)]
-pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
+pub(crate) struct SipKey(pub(crate) u64, pub(crate) u64);
 
-impl Key {
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> Key {
+impl SipKey {
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> SipKey {
         let bits = u128::from_le_bytes(bytes);
-        Key(bits as u64, (bits >> 64) as u64)
+        SipKey(bits as u64, (bits >> 64) as u64)
     }
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for SipKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(secret)")
+        f.write_str("SipKey(secret)")
     }
 }
 
 /// The hash of the parts, one after the other.
-pub(crate) fn hash(key: Key, parts: &[&[u8]]) -> u64 {
+pub(crate) fn hash(key: SipKey, parts: &[&[u8]]) -> u64 {
     let mut state = State::new(key);
     for part in parts {
         state.take(part);
@@ -36,7 +36,7 @@ struct State {
 }
 
 impl State {
-    fn new(Key(k0, k1): Key) -> State {
+    fn new(SipKey(k0, k1): SipKey) -> State {
         let v = [
             k0 ^ 0x736f_6d65_7073_6575,
             k1 ^ 0x646f_7261_6e64_6f6d,
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_authors_first_vectors() {
-        let key = Key::from_bytes(std::array::from_fn(|i| i as u8));
+        let key = SipKey::from_bytes(std::array::from_fn(|i| i as u8));
         let input: Vec<u8> = (0..63).collect();
         assert_eq!(hash(key, &[]), 0x726f_db47_dd0e_0e31);
         assert_eq!(hash(key, &[&input[..1]]), 0x74f8_39c5_93dc_67fd);
@@ -126,7 +126,7 @@ mod tests {
             let mut other = std::hash::SipHasher::new_with_keys(k0, k1);
             other.write(&bytes);
             let (front, back) = bytes.split_at(cut.index(bytes.len() + 1));
-            prop_assert_eq!(hash(Key(k0, k1), &[front, back]), other.finish());
+            prop_assert_eq!(hash(SipKey(k0, k1), &[front, back]), other.finish());
         }
     }
 }

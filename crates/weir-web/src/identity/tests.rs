@@ -91,7 +91,7 @@ fn forged_and_foreign_cookies_are_the_address_they_came_from() {
 fn a_group_counts_as_one_subnet_and_lets_its_clients_roam() {
     let gate = identities(|settings| {
         let farm = networks(&["192.0.2.0/24", "198.51.100.0/24", "2001:db8::/32"]);
-        settings.groups = vec![Group { name: "farm".into(), networks: farm }];
+        settings.groups = vec![NetworkGroup { name: "farm".into(), networks: farm }];
     });
     let here = ask(&gate, "192.0.2.1", &[]);
     let cookie = cookie_of(&here);
@@ -138,7 +138,7 @@ fn without_cookies_and_with_tls() {
 fn keys_of_all_kinds_differ() {
     let gate = identities(|settings| {
         let networks = networks(&["203.0.113.0/24"]);
-        settings.groups = vec![Group { name: "192.0.2.0".into(), networks }];
+        settings.groups = vec![NetworkGroup { name: "192.0.2.0".into(), networks }];
     });
     let mut keys = HashSet::new();
     for host in 0..200u8 {

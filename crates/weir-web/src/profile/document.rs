@@ -151,14 +151,14 @@ pub enum DocumentError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::{Group, Secret, Settings};
+    use crate::identity::{NetworkGroup, Secret, Settings};
     use weir_core::fair::{Fair, SessionKey, Work};
 
     fn net(text: &str) -> Network {
         text.parse().unwrap()
     }
 
-    fn identities(groups: Vec<Group>) -> Identities {
+    fn identities(groups: Vec<NetworkGroup>) -> Identities {
         let secret = Secret::new(b"a secret of some length").unwrap();
         Identities::new(&Settings { groups, ..Settings::default() }, &secret).unwrap()
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn the_profile_gives_a_proxy_farm_its_weight() {
         let farm = vec![net("192.0.2.0/24"), net("198.51.100.0/24")];
-        let identities = identities(vec![Group { name: "farm".into(), networks: farm }]);
+        let identities = identities(vec![NetworkGroup { name: "farm".into(), networks: farm }]);
         let counts = [("192.0.2.0/24", 60.0), ("198.51.100.0/24", 30.0), ("203.0.113.0/24", 10.0)];
         let counts = counts.map(|(text, count)| (net(text), count));
         let document = Document::new(1, 0, counts.into(), Remainder { subnets: 9, requests: 10.0 });

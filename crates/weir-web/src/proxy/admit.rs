@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::client::Client;
 use super::refusal::{Refusal, refuse};
 use super::site::ActiveBackend;
-use crate::admission::{Ask, Class, Entered, Grant, Inside, Permit, Refused, Standing, Visit};
+use crate::admission::{AdmissionRefusal, Ask, Class, Entered, Grant, Inside, Permit, Standing, Visit};
 use crate::identity::Identity;
 
 /// A client and its request, as the queue sees them.
@@ -94,11 +94,11 @@ impl Asker<'_> {
 pub(super) fn wait_elsewhere(backend: &ActiveBackend, asker: &Asker<'_>) -> Refusal {
     let shown = standing(asker.identity, backend.settings.admission.standing_after);
     let standing = backend.admission.standing_in(asker.identity.subnet, shown);
-    turn_away(backend, Refused::Timeout, asker, standing)
+    turn_away(backend, AdmissionRefusal::Timeout, asker, standing)
 }
 
 /// There is no slot. A newcomer with a browser is told its place, and takes that place when it comes back.
-fn turn_away(backend: &ActiveBackend, refused: Refused, asker: &Asker<'_>, standing: Standing) -> Refusal {
+fn turn_away(backend: &ActiveBackend, refused: AdmissionRefusal, asker: &Asker<'_>, standing: Standing) -> Refusal {
     let refusal = refuse(backend, refused, standing);
     match standing {
         _ if !asker.browser => refusal,

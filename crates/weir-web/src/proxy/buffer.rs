@@ -64,12 +64,12 @@ pub(super) struct Buffer {
 /// An operation on the file, for another thread.
 #[derive(Debug)]
 enum Job {
-    Write(JoinHandle<Written>, usize),
+    Write(JoinHandle<WriteResult>, usize),
     Read(JoinHandle<io::Result<Bytes>>, usize),
 }
 
 /// The file; on failure, the data that should have been written.
-type Written = Result<Arc<File>, BytesMut>;
+type WriteResult = Result<Arc<File>, BytesMut>;
 
 impl Buffer {
     /// An empty buffer that keeps up to `memory_most` octets in memory before it uses a file.
@@ -186,7 +186,7 @@ impl Buffer {
         Poll::Ready(Ok(()))
     }
 
-    fn wrote(&mut self, written: Written, octets: usize) {
+    fn wrote(&mut self, written: WriteResult, octets: usize) {
         match written {
             Ok(file) => {
                 self.file = Some(file);

@@ -18,7 +18,7 @@ use super::http2_control::{ControlWatch, Flow};
 use super::interim_responses::InterimResponses;
 use super::limits::Limits;
 use super::origin::Origin;
-use super::presence::{End, Presence};
+use super::presence::{ConnectionEnd, Presence};
 use crate::admission::Reader;
 use crate::identity::{Identities, PeerKeys};
 use std::net::IpAddr;
@@ -175,18 +175,18 @@ impl Client {
         }
         let count = self.given_up.fetch_add(1, Ordering::Relaxed);
         if count >= most.saturating_mul(2) {
-            self.finish(End::Cut);
+            self.finish(ConnectionEnd::Cut);
         } else if count >= most {
-            self.finish(End::Drain);
+            self.finish(ConnectionEnd::Drain);
         }
     }
 
     /// How it is to end.
-    pub(super) fn end(&self) -> End {
+    pub(super) fn end(&self) -> ConnectionEnd {
         self.presence.end()
     }
 
-    pub(super) fn finish(&self, end: End) {
+    pub(super) fn finish(&self, end: ConnectionEnd) {
         self.presence.finish(end);
     }
 
@@ -196,13 +196,13 @@ impl Client {
         let older = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
         let (head, stuck) = (self.head_since.load(Ordering::Relaxed), self.stuck_since.load(Ordering::Relaxed));
         if (head > 0 && older(head, limits.header)) || (stuck > 0 && older(stuck, limits.send)) {
-            return self.finish(End::Cut);
+            return self.finish(ConnectionEnd::Cut);
         }
         let new = self.requests.load(Ordering::Relaxed) == 0;
         let quiet = if new { limits.header } else { limits.idle };
         if self.presence.quiet_since().is_some_and(|since| older(since, quiet)) {
             // First no new request is accepted; at the next sweep the connection is cut.
-            self.finish(if self.end() == End::Drain { End::Cut } else { End::Drain });
+            self.finish(if self.end() == ConnectionEnd::Drain { ConnectionEnd::Cut } else { ConnectionEnd::Drain });
         }
     }
 
@@ -232,7 +232,7 @@ impl Client {
 /// For HTTP/1, where there is one response at a time.
 impl Reader for Client {
     fn cut(&self) {
-        self.finish(End::Cut);
+        self.finish(ConnectionEnd::Cut);
     }
 
     fn blocks(&self, blocks: bool) {
@@ -341,7 +341,7 @@ impl<S> ClientStream<S> {
             }
             Watch::Control(watch) => {
                 if watch.see(octets, self.client.now()) == Flow::Flood && !self.client.origin.listed {
-                    self.client.finish(End::Cut);
+                    self.client.finish(ConnectionEnd::Cut);
                 }
             }
         }
@@ -372,7 +372,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
             self.ahead.give(buffer);
         }
         let raw = self.note(&buffer.filled()[before..]);
-        if self.client.end() == End::Cut {
+        if self.client.end() == ConnectionEnd::Cut {
             // h2 reads for as long as there is something to read, and would read all of a flood before it learns that the connection is to end.
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -447,7 +447,7 @@ mod tests {
         (Client::new(Accepted { peer, origin, identities, redirect: None, clock: shared, counted }), clock)
     }
 
-    fn give_up(client: &Client, count: u32) -> End {
+    fn give_up(client: &Client, count: u32) -> ConnectionEnd {
         let limits = Limits { resets: 10, ..Limits::default() };
         for _ in 0..count {
             client.begin();
@@ -460,11 +460,11 @@ mod tests {
     fn requests_that_are_given_up_count_for_a_while() {
         let (client, clock) = one(false);
         for _ in 0..5 {
-            assert_eq!(give_up(&client, 10), End::Open);
+            assert_eq!(give_up(&client, 10), ConnectionEnd::Open);
             clock.fetch_add(GIVEN_UP_MS + 1, Ordering::Relaxed);
         }
-        assert_eq!(give_up(&client, 11), End::Drain);
-        assert_eq!(give_up(&client, 10), End::Cut, "it goes on all the same");
+        assert_eq!(give_up(&client, 11), ConnectionEnd::Drain);
+        assert_eq!(give_up(&client, 10), ConnectionEnd::Cut, "it goes on all the same");
     }
 
     #[tokio::test]
@@ -488,6 +488,6 @@ mod tests {
 
     #[test]
     fn who_speaks_for_many_may_give_up_for_many() {
-        assert_eq!(give_up(&one(true).0, 1_000), End::Open);
+        assert_eq!(give_up(&one(true).0, 1_000), ConnectionEnd::Open);
     }
 }

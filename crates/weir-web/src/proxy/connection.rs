@@ -29,7 +29,7 @@ use super::http2_stream::StreamExecutor;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::origin::Origin;
-use super::presence::End;
+use super::presence::ConnectionEnd;
 use super::socket::{Socket, Watchable};
 use super::thread::{Arriving, Thread};
 use crate::identity::proxy_protocol::{self, Outcome, Source};
@@ -179,7 +179,7 @@ async fn serve_stream(
     let number = thread.keep(Arc::clone(&client));
     drop(arriving);
     if thread.shared.draining.load(Ordering::Relaxed) {
-        client.finish(End::Drain);
+        client.finish(ConnectionEnd::Drain);
     }
     if http2 {
         serve_http2(&thread, &client, stream, ahead).await;
@@ -209,7 +209,7 @@ async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: imp
     until_end(client, |cx, end| {
         let mut over = connection.as_mut().poll(cx).is_ready();
         // Not earlier, because hyper closes a connection on which it has read nothing yet, and the first request may be on its way to it.
-        if !over && end == End::Drain && !std::mem::replace(&mut draining, true) {
+        if !over && end == ConnectionEnd::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
             over = connection.as_mut().poll(cx).is_ready();
         }
@@ -234,7 +234,7 @@ async fn serve_http2(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Wa
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        if end == End::Drain && !std::mem::replace(&mut draining, true) {
+        if end == ConnectionEnd::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
             return connection.as_mut().poll(cx).map(drop);
         }
@@ -250,14 +250,14 @@ async fn unless_cut<T>(client: &Client, wait: impl Future<Output = T>) -> Option
     done
 }
 
-async fn until_end(client: &Client, mut poll: impl FnMut(&mut std::task::Context<'_>, End) -> Poll<()>) {
+async fn until_end(client: &Client, mut poll: impl FnMut(&mut std::task::Context<'_>, ConnectionEnd) -> Poll<()>) {
     let mut known = false;
     std::future::poll_fn(|cx| {
         if !std::mem::replace(&mut known, true) {
             client.presence.polled_by(cx.waker());
         }
         match client.end() {
-            End::Cut => Poll::Ready(()),
+            ConnectionEnd::Cut => Poll::Ready(()),
             end => poll(cx, end),
         }
     })

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use weir_core::fair::SubnetKey;
 
 use super::limits::Limits;
-use super::presence::{End, Presence, Standstill};
+use super::presence::{ConnectionEnd, Presence, Standstill};
 use crate::identity::host;
 use crate::shares::{Holder, ShareLimits, Shares};
 
@@ -184,7 +184,7 @@ impl Count {
 
     fn push_out(&mut self, number: u64) {
         if let Some(known) = self.known.get(&number) {
-            known.presence.finish(End::Cut);
+            known.presence.finish(ConnectionEnd::Cut);
             self.pushed_out += 1;
         }
         self.forget(number);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     fn gone(all: &[(Arc<Presence>, CountedConnection)]) -> Vec<usize> {
-        (0..all.len()).filter(|at| all[*at].0.end() == End::Cut).collect()
+        (0..all.len()).filter(|at| all[*at].0.end() == ConnectionEnd::Cut).collect()
     }
 
     #[test]

@@ -22,12 +22,12 @@ use hyper::ext::ReasonPhrase;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use weir_http1::field_lines::{FieldLines, write_line};
 use weir_http1::head_end;
-use weir_http1::request_head::{FIELDS, Reading, read};
+use weir_http1::request_head::{FIELDS, HeadStatus, read};
 use weir_http1::write::{LAST_CHUNK, ResponseFraming, write_chunk_size, write_status_line};
 
 use super::client::Client;
 use super::forward::{ReadyRequest, prepare, send_and_receive};
-use super::presence::End;
+use super::presence::ConnectionEnd;
 use super::relay::BodyBroken;
 use super::response_body::ResponseBody;
 use super::thread::Thread;
@@ -53,7 +53,7 @@ where
         match poll_fn(|cx| connection.poll_request(cx)).await {
             ReadOutcome::Request(ready, method) => {
                 let response = connection.respond_to(ready).await?;
-                let close = client.end() != End::Open;
+                let close = client.end() != ConnectionEnd::Open;
                 if connection.send(response, &method, close).await.is_err() {
                     return None;
                 }
@@ -120,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(ReadOutcome::End),
                 // A request that has begun to arrive is still answered.
-                Poll::Pending if self.client.end() != End::Open && self.input.is_empty() => {
+                Poll::Pending if self.client.end() != ConnectionEnd::Open && self.input.is_empty() => {
                     return Poll::Ready(ReadOutcome::End);
                 }
                 Poll::Pending => return Poll::Pending,
@@ -137,10 +137,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         }
         let mut room = [const { MaybeUninit::uninit() }; FIELDS];
         let (ready, method, length) = match read(&self.input, &mut room) {
-            Reading::Plain(head) if head.length <= self.head_most => {
+            HeadStatus::Plain(head) if head.length <= self.head_most => {
                 (prepare(self.thread, self.client, &head), head.method, head.length)
             }
-            Reading::Begun if self.input.len() < self.head_most => {
+            HeadStatus::Begun if self.input.len() < self.head_most => {
                 self.searched = self.input.len();
                 return None;
             }

@@ -19,7 +19,7 @@ use super::client::Client;
 use super::expected_stream::ExpectedStream;
 use super::headers::{self, Source};
 use super::http2_stream::SendWatch;
-use super::presence::End;
+use super::presence::ConnectionEnd;
 use super::refusal::{Refusal, redirect, refuse, refuse_body};
 use super::request_body::{Outgoing, ReadAhead, RequestBody, UploadWatch};
 use super::request_record::{RequestRecord, RequestSummary};
@@ -27,12 +27,12 @@ use super::response_body::ResponseBody;
 use super::server_stream::ServerStream;
 use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
-use super::upstream::{Asked, HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
+use super::upstream::{AskedBackend, HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
 use super::vouching::{tally, vouch};
 use crate::admission::{Class, Cost, Permit, Standing};
-use crate::health::{Picked, Server};
+use crate::health::{Picked, UpstreamServer};
 use crate::identity::{BroughtSessions, Fields, Identity};
 use crate::units::Units;
 use crate::waiting_page::is_for_browser;
@@ -69,9 +69,9 @@ async fn answer(
         }
         Err(refusal) => refusal.into_response(&site, &client, record),
     };
-    if close && client.end() == End::Open {
+    if close && client.end() == ConnectionEnd::Open {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        client.finish(End::Drain);
+        client.finish(ConnectionEnd::Drain);
     }
     if let Some(send_watch) = SendWatch::current() {
         send_watch.begin();
@@ -120,7 +120,7 @@ pub(super) async fn send_and_receive(
         Err(refusal) => ClientResponse { response: refusal.into_response(&site, client, record), lines: None },
     };
     if last {
-        client.finish(End::Drain);
+        client.finish(ConnectionEnd::Drain);
     }
     response
 }
@@ -435,7 +435,7 @@ impl RequestContext<'_> {
             permit.set_cost(unattended);
             let (held, clock) =
                 (HeldSlot { permit, busy: server.busy() }, upload.as_ref().map(|watch| Arc::clone(&watch.clock)));
-            let asked = Asked { backend, subnet, trial };
+            let asked = AskedBackend { backend, subnet, trial };
             let (outcome, mut held) = InFlight::start(sending, held, clock, asked).await;
             held.iter_mut().for_each(|held| held.permit.set_cost(Cost::Time));
             let NoResponse { again, cause } = match outcome {
@@ -462,7 +462,7 @@ impl RequestContext<'_> {
     async fn connect(
         &self,
         backend: &ActiveBackend,
-        server: &Server,
+        server: &UpstreamServer,
         request: Box<Outgoing>,
         kept: bool,
     ) -> Result<(Sending, Option<Sender>), (Box<Outgoing>, io::Error)> {
@@ -492,13 +492,19 @@ impl RequestContext<'_> {
     }
 
     /// An idle connection, if one may be used. A request that cannot be repeated is not sent on one that the server may just have closed.
-    fn kept<T: Reusable>(&self, pool: &Pool<T>, server: &Server, kept: bool, repeatable: bool) -> Option<T> {
+    fn kept<T: Reusable>(&self, pool: &Pool<T>, server: &UpstreamServer, kept: bool, repeatable: bool) -> Option<T> {
         let (connection, idle) = kept.then(|| pool.take(server.number)).flatten()?;
         (repeatable || idle < RISKY_IDLE).then_some(connection)
     }
 
     /// The backend has closed the connection without a response, or the client's body failed.
-    fn lost(&self, backend: &ActiveBackend, server: &Server, upload: Option<&UploadWatch>, cause: &str) -> Refusal {
+    fn lost(
+        &self,
+        backend: &ActiveBackend,
+        server: &UpstreamServer,
+        upload: Option<&UploadWatch>,
+        cause: &str,
+    ) -> Refusal {
         match upload.and_then(UploadWatch::fault) {
             Some(fault) => refuse_body(backend, fault),
             None => {

@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout};
 use super::request_body::RequestBody;
 use super::server_stream::ServerStream;
 use super::site::{ActiveBackend, Site};
-use super::thread::Shared;
+use super::thread::ProxyShared;
 use crate::admission::TICK;
-use crate::health::Server;
+use crate::health::UpstreamServer;
 
 /// Runs until it is told to stop.
-pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+pub(super) async fn run(shared: Arc<ProxyShared>, mut stop: watch::Receiver<bool>) {
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = mind(&shared) => {}
@@ -32,7 +32,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     }
 }
 
-async fn mind(shared: &Arc<Shared>) {
+async fn mind(shared: &Arc<ProxyShared>) {
     let mut site = shared.site();
     // These tasks end when they are replaced.
     let mut _checks = check_site(&site);
@@ -48,7 +48,7 @@ async fn mind(shared: &Arc<Shared>) {
     }
 }
 
-fn tick(shared: &Shared) {
+fn tick(shared: &ProxyShared) {
     shared.site().backends.iter().for_each(|backend| backend.admission.tick());
     shared.retired().iter().for_each(|backend| backend.admission.tick());
     shared.relieve_buffers();
@@ -77,7 +77,7 @@ async fn check_all(backend: &ActiveBackend) {
 }
 
 /// Whether a server is up: it accepts a connection, proves its name if it has to, and answers below 500 if there is a path to request.
-async fn check(server: &Server, backend: &ActiveBackend) {
+async fn check(server: &UpstreamServer, backend: &ActiveBackend) {
     let (servers, limit) = (&backend.servers, backend.settings.connect.max(Duration::from_secs(1)));
     let link = match ServerStream::open(server, backend.secure.as_ref(), limit).await {
         Ok(link) => link,
@@ -92,7 +92,7 @@ async fn check(server: &Server, backend: &ActiveBackend) {
 }
 
 /// Requests this path, and wants an answer below 500.
-async fn ask(link: ServerStream, server: &Server, path: &str) -> io::Result<()> {
+async fn ask(link: ServerStream, server: &UpstreamServer, path: &str) -> io::Result<()> {
     let (mut sender, connection) =
         http1::handshake::<_, RequestBody>(TokioIo::new(link)).await.map_err(io::Error::other)?;
     let driven = tokio::spawn(connection);

@@ -75,18 +75,18 @@ use weir_foundation::{sockets, supervision};
 use crate::admission::{Admission, SessionView};
 use crate::blocks::Blocks;
 use crate::exchange::{self, Exchange, ExchangeError};
-use crate::health::Server;
+use crate::health::UpstreamServer;
 use crate::identity::Identities;
 use crate::log::{AccessLog, LogBuffer};
 use crate::view::{BackendView, ListenerView, ServerView, Status};
 use forward_auth::Door;
-use presence::End;
+use presence::ConnectionEnd;
 use site::{ActiveBackend, Site};
-use thread::{Shared, Thread};
+use thread::{ProxyShared, Thread};
 
 /// A running web gate. When it is dropped, it stops without waiting; [`Gate::shutdown`] lets requests in progress finish.
 pub struct Gate {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     threads: Vec<Arc<Thread>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
     addresses: Vec<SocketAddr>,
@@ -130,7 +130,7 @@ impl Gate {
             }
             None => None,
         };
-        let shared = Arc::new(Shared::new(settings)?);
+        let shared = Arc::new(ProxyShared::new(settings)?);
         let mut gate = Gate {
             shared,
             threads: Vec::new(),
@@ -362,7 +362,7 @@ fn listener_view(listener: &Listener, address: &SocketAddr) -> ListenerView {
 }
 
 fn backend_view(backend: &ActiveBackend, identities: &Identities) -> BackendView {
-    let server = |server: &Arc<Server>| ServerView {
+    let server = |server: &Arc<UpstreamServer>| ServerView {
         address: server.address.clone(),
         up: backend.servers.is_up(server),
         tried: server.was_tried(),
@@ -394,7 +394,7 @@ async fn serve(thread: Arc<Thread>, sockets: Vec<ListeningSocket>, mut stop: wat
     let _ = stop.wait_for(|stop| *stop).await;
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     thread.shared.draining.store(true, Ordering::Relaxed);
-    thread.end_all(End::Drain);
+    thread.end_all(ConnectionEnd::Drain);
     // A client that has just connected is about to send a request, and should not be closed without an answer.
     let patient = tokio::time::Instant::now() + PATIENCE_FOR_ARRIVALS;
     let gone = async {
@@ -403,7 +403,7 @@ async fn serve(thread: Arc<Thread>, sockets: Vec<ListeningSocket>, mut stop: wat
         }
     };
     let _ = tokio::time::timeout(thread.site().limits.drain, gone).await;
-    thread.end_all(End::Cut);
+    thread.end_all(ConnectionEnd::Cut);
     sweeping.abort();
     if let Some(log) = &thread.log {
         tokio::task::yield_now().await;

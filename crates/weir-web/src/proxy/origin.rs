@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
     use std::mem::MaybeUninit;
     use weir_http1::hop_by_hop::is_hop_by_hop;
-    use weir_http1::request_head::{FIELDS, Reading, read};
+    use weir_http1::request_head::{FIELDS, HeadStatus, read};
 
     fn for_server(text: &str, listed: bool) -> Option<String> {
         for_server_by(text, listed.then_some(Trail::XForwardedFor))
@@ -144,7 +144,7 @@ mod tests {
         let origin = Origin::new(HeaderValue::from_static("192.0.2.1"), trail, true);
         let client = "198.51.100.7".parse().unwrap();
         match read(text.as_bytes(), &mut room) {
-            Reading::Plain(head) => Some(String::from_utf8(origin.plain_request(&head, client, &[])).unwrap()),
+            HeadStatus::Plain(head) => Some(String::from_utf8(origin.plain_request(&head, client, &[])).unwrap()),
             _ => None,
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Standstill {
 
 /// How a connection is to end: Open → Drain → Cut, or Open → Cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     Open = 0,
     Drain = 1,
     Cut = 2,
@@ -45,7 +45,7 @@ impl Presence {
             in_flight: AtomicU32::new(0),
             at_own_pace: AtomicU32::new(0),
             at_own_pace_since: AtomicU64::new(now),
-            end: AtomicU8::new(End::Open as u8),
+            end: AtomicU8::new(ConnectionEnd::Open as u8),
             waker: Mutex::new(None),
         }
     }
@@ -92,15 +92,15 @@ impl Presence {
     }
 
     /// How the connection is to end.
-    pub(super) fn end(&self) -> End {
+    pub(super) fn end(&self) -> ConnectionEnd {
         match self.end.load(Ordering::Relaxed) {
-            0 => End::Open,
-            1 => End::Drain,
-            _ => End::Cut,
+            0 => ConnectionEnd::Open,
+            1 => ConnectionEnd::Drain,
+            _ => ConnectionEnd::Cut,
         }
     }
 
-    pub(super) fn finish(&self, end: End) {
+    pub(super) fn finish(&self, end: ConnectionEnd) {
         if self.end() >= end {
             return;
         }

@@ -25,12 +25,12 @@ pub(super) struct Readers {
 struct SlowReader {
     reader: Arc<dyn Reader>,
     subnet: SubnetKey,
-    progress: Arc<Progress>,
+    progress: Arc<ReaderProgress>,
 }
 
 /// The progress of one of them.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ReaderProgress {
     held: AtomicU64,
     taken: AtomicU64,
     /// Its server waits, because there is no room for the rest.
@@ -38,7 +38,7 @@ pub(super) struct Progress {
     since: Instant,
 }
 
-impl Progress {
+impl ReaderProgress {
     /// How many octets it has read, and how much is held for it now.
     pub(super) fn note(&self, taken: usize, held: u64) {
         self.taken.fetch_add(taken as u64, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Progress {
 pub(super) struct Registered {
     readers: Arc<Readers>,
     number: u64,
-    pub(super) progress: Arc<Progress>,
+    pub(super) progress: Arc<ReaderProgress>,
 }
 
 impl Drop for Registered {
@@ -77,7 +77,8 @@ impl Readers {
     pub(super) fn register(self: &Arc<Readers>, reader: Arc<dyn Reader>, subnet: SubnetKey) -> Registered {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let [held, taken] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let progress = Arc::new(Progress { held, taken, wants_room: AtomicBool::new(false), since: Instant::now() });
+        let progress =
+            Arc::new(ReaderProgress { held, taken, wants_room: AtomicBool::new(false), since: Instant::now() });
         self.lock().insert(number, SlowReader { reader, subnet, progress: Arc::clone(&progress) });
         Registered { readers: Arc::clone(self), number, progress }
     }

@@ -9,12 +9,12 @@ use http::{Method, Response, StatusCode};
 use weir_http1::refused::{self, Rule};
 
 use super::client::Client;
-use super::presence::End;
+use super::presence::ConnectionEnd;
 use super::request_body::BodyFault;
 use super::request_record::RequestRecord;
 use super::response_body::ResponseBody;
 use super::site::{ActiveBackend, Site};
-use crate::admission::{Promise, Refused, Standing, Visit, WaitingRoom};
+use crate::admission::{AdmissionRefusal, Promise, Standing, Visit, WaitingRoom};
 use crate::identity::{Identities, Identity};
 use crate::route::without_port;
 use crate::waiting_page::{Notice, whole_seconds};
@@ -35,13 +35,13 @@ pub(super) struct Refusal {
 
 enum RefusalBody {
     /// For a browser that has to wait; with its place, if it has that place only by the cookie that it is given.
-    Wait(Notice, Option<Place>),
+    Wait(Notice, Option<PromisedPlace>),
     /// Plain text.
     Text(String),
 }
 
 /// A place that was promised to a visitor who is not in the line.
-struct Place {
+struct PromisedPlace {
     room: Arc<WaitingRoom>,
     promise: Promise,
 }
@@ -76,7 +76,7 @@ impl Refusal {
     pub(super) fn later_in(room: &Arc<WaitingRoom>, promise: Promise) -> Refusal {
         let mut refusal = Refusal::later(promise, true);
         if let Some(RefusalBody::Wait(_, place)) = refusal.said.as_deref_mut() {
-            *place = Some(Place { room: Arc::clone(room), promise });
+            *place = Some(PromisedPlace { room: Arc::clone(room), promise });
         }
         refusal
     }
@@ -116,7 +116,7 @@ impl Refusal {
             self.new_cookie = identities.new_cookie(identity.subnet, now);
         }
         if let Some(RefusalBody::Wait(_, place)) = self.said.as_deref_mut()
-            && let Some(Place { room, promise }) = place.take()
+            && let Some(PromisedPlace { room, promise }) = place.take()
             && let Some(session) = identities.session_from(identity, self.new_cookie.as_ref())
         {
             let waited = identity.cookie_age.unwrap_or_default();
@@ -138,7 +138,7 @@ impl Refusal {
         record.complete();
         if close {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            client.finish(End::Drain);
+            client.finish(ConnectionEnd::Drain);
         }
         response.map(|page| ResponseBody::Whole(Some(page)))
     }
@@ -181,9 +181,9 @@ impl From<refused::Refused> for Refusal {
 }
 
 /// There is no slot.
-pub(super) fn refuse(backend: &ActiveBackend, refused: Refused, standing: Standing) -> Refusal {
+pub(super) fn refuse(backend: &ActiveBackend, refused: AdmissionRefusal, standing: Standing) -> Refusal {
     let status = match refused {
-        Refused::Streams => StatusCode::TOO_MANY_REQUESTS,
+        AdmissionRefusal::Streams => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     Refusal { retry_after: Some(backend.admission.retry_after(standing)), ..Refusal::new(status) }

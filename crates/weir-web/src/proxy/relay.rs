@@ -49,7 +49,7 @@ pub(super) struct Relay {
 }
 
 /// What is needed to begin.
-pub(super) struct Begun {
+pub(super) struct RelayStart {
     pub(super) first: Option<Frame<Bytes>>,
     pub(super) body: UpstreamBody,
     pub(super) hold: Holding,
@@ -93,8 +93,8 @@ struct Timing {
 }
 
 impl Relay {
-    pub(super) fn new(begun: Begun, backend: &Backend) -> Relay {
-        let Begun { first, body, mut hold, server, sender, thread, record, reader, subnet, unbuffered, mut meter } =
+    pub(super) fn new(begun: RelayStart, backend: &Backend) -> Relay {
+        let RelayStart { first, body, mut hold, server, sender, thread, record, reader, subnet, unbuffered, mut meter } =
             begun;
         let first_bytes = first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
         if let (Some(meter), Holding::Slot(held)) = (&mut meter, &mut hold) {

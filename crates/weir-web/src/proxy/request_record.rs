@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, Method, StatusCode, Version, header, request};
 use super::client::Client;
 use super::thread::Thread;
 use crate::identity::{Fields, Identity};
-use crate::log::Entry;
+use crate::log::LoggedRequest;
 
 /// A request in progress. If this is dropped before the request is complete, the client has given it up.
 pub(super) struct RequestRecord {
@@ -21,7 +21,7 @@ pub(super) struct RequestRecord {
 
 /// The line of the access log that is being written.
 struct LogEntry {
-    entry: Entry,
+    entry: LoggedRequest,
     began: Instant,
 }
 
@@ -112,8 +112,8 @@ impl<'a> RequestSummary<'a, HeaderMap> {
 }
 
 impl<F: Fields + ?Sized> RequestSummary<'_, F> {
-    fn entry(&self, client: &Client) -> Entry {
-        Entry {
+    fn entry(&self, client: &Client) -> LoggedRequest {
+        LoggedRequest {
             time: SystemTime::now(),
             client: client.peer,
             method: self.method.as_str().to_owned(),

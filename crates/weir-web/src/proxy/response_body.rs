@@ -43,7 +43,7 @@ enum Driven {
 }
 
 /// The sender's end of a shared relay. When it is dropped, the client has left.
-struct Handle(Arc<Shared>);
+struct Handle(Arc<SharedRelay>);
 
 impl StreamedBody {
     pub(super) fn new(relay: Relay, send_watch: Option<Arc<SendWatch>>) -> StreamedBody {
@@ -91,7 +91,7 @@ impl ResponseBody {
             StreamedBody { relay: Driven::BySender(relay), send_watch } => (relay, send_watch),
             driven => return ResponseBody::Streamed(Box::new(driven)),
         };
-        let shared = Arc::new(Shared(Mutex::new(State { relay: Some(relay), sender: None, driver: None })));
+        let shared = Arc::new(SharedRelay(Mutex::new(State { relay: Some(relay), sender: None, driver: None })));
         let driver = Arc::clone(&shared);
         tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_ahead(cx)).await });
         ResponseBody::Streamed(Box::new(StreamedBody { relay: Driven::ByTask(Handle(shared)), send_watch }))
@@ -99,7 +99,7 @@ impl ResponseBody {
 }
 
 /// A relay between the task that reads the server and the one that sends to the client.
-struct Shared(Mutex<State>);
+struct SharedRelay(Mutex<State>);
 
 struct State {
     /// None when the client has left.
@@ -109,7 +109,7 @@ struct State {
     driver: Option<Waker>,
 }
 
-impl Shared {
+impl SharedRelay {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

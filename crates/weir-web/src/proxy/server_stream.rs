@@ -19,7 +19,7 @@ use tokio_rustls::client::TlsStream;
 use weir_tls::any_certificate;
 
 use super::backend::Trust;
-use crate::health::Server;
+use crate::health::UpstreamServer;
 
 /// An open connection to a server.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) enum ServerStream {
 impl ServerStream {
     /// Opens a connection, within `limit`.
     pub(super) async fn open(
-        server: &Server,
+        server: &UpstreamServer,
         secure: Option<&UpstreamTls>,
         limit: Duration,
     ) -> io::Result<ServerStream> {
@@ -172,7 +172,7 @@ impl UpstreamTls {
         Ok(UpstreamTls { connector: TlsConnector::from(Arc::new(config)), name })
     }
 
-    async fn begin(&self, server: &Server, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    async fn begin(&self, server: &UpstreamServer, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => named(server.host()).map_err(io::Error::other)?,

@@ -18,7 +18,7 @@ use super::server_stream::UpstreamTls;
 use super::settings::Settings;
 use crate::admission::Admission;
 use crate::exchange::QueueId;
-use crate::health::{Server, Servers};
+use crate::health::{Servers, UpstreamServer};
 use crate::keys::Keys;
 use crate::network_lists::NetworkLists;
 use crate::pages::Pages;
@@ -133,9 +133,10 @@ impl ActiveBackend {
             all.iter().find(|server| server.address == *address).cloned()
         };
         let list = settings.servers.iter().map(|address| {
-            known(address).unwrap_or_else(|| Server::new(numbers.fetch_add(1, Ordering::Relaxed), address.clone()))
+            known(address)
+                .unwrap_or_else(|| UpstreamServer::new(numbers.fetch_add(1, Ordering::Relaxed), address.clone()))
         });
-        let list: Vec<Arc<Server>> = list.collect();
+        let list: Vec<Arc<UpstreamServer>> = list.collect();
         let secure =
             list.iter().any(|server| server.is_secure()).then(|| UpstreamTls::new(&settings.trust)).transpose();
         let stream_paths = settings
@@ -153,7 +154,7 @@ impl ActiveBackend {
 }
 
 /// The first server's authority, as a client of that server would send it.
-fn default_host(servers: &[Arc<Server>]) -> HeaderValue {
+fn default_host(servers: &[Arc<UpstreamServer>]) -> HeaderValue {
     let first = servers.first().and_then(|server| HeaderValue::from_str(server.authority()).ok());
     first.unwrap_or(HeaderValue::from_static("localhost"))
 }

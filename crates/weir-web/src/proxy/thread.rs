@@ -11,7 +11,7 @@ use super::client::Client;
 use super::connection_count::ConnectionCount;
 use super::error::GateError;
 use super::limits::Limits;
-use super::presence::End;
+use super::presence::ConnectionEnd;
 use super::readers::Readers;
 use super::settings::Settings;
 use super::site::{ActiveBackend, Site};
@@ -25,7 +25,7 @@ use weir_core::fair::SubnetKey;
 
 /// Shared by all threads.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ProxyShared {
     pub(super) connections: Arc<ConnectionCount>,
     /// The memory that bodies hold which are read before their request asks for a slot.
     pub(super) bodies: Arc<Budget>,
@@ -51,13 +51,13 @@ pub(super) struct Shared {
     retired: Mutex<Vec<Arc<ActiveBackend>>>,
 }
 
-impl Shared {
-    pub(super) fn new(settings: Settings) -> Result<Shared, GateError> {
+impl ProxyShared {
+    pub(super) fn new(settings: Settings) -> Result<ProxyShared, GateError> {
         let numbers = AtomicUsize::new(0);
         let folder = settings.buffers.as_deref().map(Arc::from);
         let Limits { body_buffers, body_files, response_buffers, response_files, .. } = settings.limits;
         let site = Arc::new(Site::after(|_| None, settings, &numbers)?);
-        Ok(Shared {
+        Ok(ProxyShared {
             connections: Arc::default(),
             bodies: Budget::new(body_buffers),
             body_files: Budget::new(body_files),
@@ -157,7 +157,7 @@ impl Shared {
 
 #[derive(Debug)]
 pub(super) struct Thread {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ProxyShared>,
     /// Idle connections to servers: those that hyper drives, and those that requests drive themselves.
     pub(super) hyper_pool: Pool<Sender>,
     pub(super) http1_pool: Pool<Box<UpstreamConnection>>,
@@ -189,7 +189,7 @@ impl Drop for Arriving {
 }
 
 impl Thread {
-    pub(super) fn new(shared: Arc<Shared>, log: Option<LogBuffer>) -> Thread {
+    pub(super) fn new(shared: Arc<ProxyShared>, log: Option<LogBuffer>) -> Thread {
         let clock = Arc::new(AtomicU64::new(1));
         Thread {
             site: Mutex::new(shared.site()),
@@ -292,7 +292,7 @@ impl Thread {
         }
     }
 
-    pub(super) fn end_all(&self, end: End) {
+    pub(super) fn end_all(&self, end: ConnectionEnd) {
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.values().for_each(|client| client.finish(end));
     }
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_backend_that_has_run_dry_stays_until_others_know() {
-        let shared = Shared::new(settings("old")).unwrap();
+        let shared = ProxyShared::new(settings("old")).unwrap();
         let queue = Arc::clone(&shared.site().backends[0].admission);
         let ask = Ask {
             session: SessionKey(1),

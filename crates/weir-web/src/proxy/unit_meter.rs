@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::HeaderName;
 
 use crate::admission::Cost;
-use crate::units::{Meter, Place, Units};
+use crate::units::{Meter, Units, UnitsSource};
 
 /// Reads one response.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl UnitMeter {
         field: impl FnOnce(&HeaderName) -> Option<&'a [u8]>,
     ) -> UnitMeter {
         let meter = match &units.place {
-            Place::Header(name) => Meter::of_header(field(name)),
-            Place::Json(keys) => Meter::of_body(keys, events),
+            UnitsSource::Header(name) => Meter::of_header(field(name)),
+            UnitsSource::Json(keys) => Meter::of_body(keys, events),
         };
         UnitMeter { units, meter }
     }

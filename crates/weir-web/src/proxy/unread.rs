@@ -12,7 +12,7 @@ use super::budget::Share;
 use super::client::Client;
 use super::http2_stream::SendWatch;
 use super::readers::Registered;
-use super::thread::Shared;
+use super::thread::ProxyShared;
 use crate::admission::Reader;
 
 /// A piece, until it is sent.
@@ -28,7 +28,7 @@ const COPIED: usize = 16 << 10;
 /// The same octets, counted for this subnet until they are dropped.
 pub(super) fn counted(
     data: Bytes,
-    shared: &Shared,
+    shared: &ProxyShared,
     (client, stream): (&Arc<Client>, &Arc<SendWatch>),
     subnet: SubnetKey,
 ) -> Bytes {

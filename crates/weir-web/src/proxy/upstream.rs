@@ -294,7 +294,7 @@ impl HeldSlot {
 }
 
 /// Who was asked, and for whom.
-pub(super) struct Asked<'a> {
+pub(super) struct AskedBackend<'a> {
     pub(super) backend: &'a Arc<ActiveBackend>,
     pub(super) subnet: SubnetKey,
     /// If the request is to find out whether its server answers again.
@@ -304,7 +304,7 @@ pub(super) struct Asked<'a> {
 /// A request at the backend. If this is dropped, a task of its own waits until the backend has answered.
 pub(super) struct InFlight<'a> {
     inner: Option<(Sending, HeldSlot)>,
-    asked: Asked<'a>,
+    asked: AskedBackend<'a>,
     upload: Option<Arc<UploadClock>>,
     /// The admission's tick wakes us when the backend takes too long, so no timer is needed. In observe mode there is one, because the request may
     /// have left the queue's table.
@@ -319,7 +319,7 @@ impl<'a> InFlight<'a> {
         sending: Sending,
         held: HeldSlot,
         upload: Option<Arc<UploadClock>>,
-        asked: Asked<'a>,
+        asked: AskedBackend<'a>,
     ) -> InFlight<'a> {
         if let Some(clock) = &upload {
             held.permit.uploads(Arc::clone(clock));
@@ -364,7 +364,7 @@ impl Future for InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let Asked { backend, subnet, trial } = &mut self.asked;
+        let AskedBackend { backend, subnet, trial } = &mut self.asked;
         if self.inner.is_none() || backend.settings.stops_early {
             return;
         }

@@ -18,7 +18,7 @@ use weir_http1::hop_by_hop;
 use super::expected_stream::PathKey;
 use super::http2_stream::SendWatch;
 use super::refusal::{Refusal, refuse};
-use super::relay::{Begun, Holding, Relay};
+use super::relay::{Holding, Relay, RelayStart};
 use super::request_record::RequestRecord;
 use super::response_body::{ResponseBody, StreamedBody};
 use super::site::{ActiveBackend, Site};
@@ -302,7 +302,7 @@ impl UpstreamResponse {
         if let Holding::Slot(held) = &self.hold {
             held.permit.flows(Arc::clone(&reader));
         }
-        let begun = Begun {
+        let begun = RelayStart {
             first,
             body,
             hold: self.hold,

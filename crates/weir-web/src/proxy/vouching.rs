@@ -7,13 +7,13 @@ use http::StatusCode;
 
 use super::refusal::Refusal;
 use super::site::{ActiveBackend, Site};
-use super::thread::Shared;
+use super::thread::ProxyShared;
 use crate::identity::{Fields, Identity};
 use crate::network_lists::Listed;
 
 /// What the owner of the site has configured for this client: it is refused, or known by its network or its key.
 pub(super) fn vouch(
-    shared: &Shared,
+    shared: &ProxyShared,
     site: &Site,
     mut identity: Identity,
     fields: &(impl Fields + ?Sized),

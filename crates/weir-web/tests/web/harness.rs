@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use weir_web::admission::{self, Slots};
-use weir_web::builtin::{self, Seen};
+use weir_web::builtin::{self, BackendCounters};
 use weir_web::identity::{self, Identities, Secret};
 use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings, WebSettings};
 use weir_web::route::Rule;
@@ -23,7 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct World {
     pub(crate) gate: Gate,
     pub(crate) at: SocketAddr,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<BackendCounters>,
 }
 
 pub(crate) fn identities(settings: &identity::Settings) -> Identities {
@@ -56,7 +56,7 @@ impl World {
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> World {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let mut settings = settings(listener.local_addr().unwrap());
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(BackendCounters::default());
         tokio::spawn(builtin::serve(listener, Arc::clone(&seen)));
         change(&mut settings);
         let gate = Gate::start(settings).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use weir_web::admission::{Admission, Slots};
-use weir_web::builtin::{self, Seen};
+use weir_web::builtin::{self, BackendCounters};
 use weir_web::proxy::{Backend, GateError, Settings, Trust};
 use weir_web::route::Rule;
 
@@ -41,9 +41,9 @@ async fn until(what: &str, met: impl Fn() -> bool) {
     assert!(tokio::time::timeout(PATIENCE, met).await.is_ok(), "never came: {what}");
 }
 
-async fn another() -> (String, Arc<Seen>) {
+async fn another() -> (String, Arc<BackendCounters>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let (address, seen) = (listener.local_addr().unwrap().to_string(), Arc::new(Seen::default()));
+    let (address, seen) = (listener.local_addr().unwrap().to_string(), Arc::new(BackendCounters::default()));
     tokio::spawn(builtin::serve(listener, Arc::clone(&seen)));
     (address, seen)
 }

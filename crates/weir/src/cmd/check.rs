@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 /// What was found out about a valid configuration on this machine.
-struct Seen {
+struct CheckResult {
     listeners: Vec<ListenerView>,
     keys: Vec<KeyView>,
     warnings: Vec<String>,
@@ -65,7 +65,7 @@ impl Args {
 }
 
 /// Looks at the machine and at the data folder.
-fn look(loaded: &Loaded, folder: &Path) -> Seen {
+fn look(loaded: &Loaded, folder: &Path) -> CheckResult {
     let mut warnings = warnings(loaded);
     let runs = UnixStream::connect(folder.join("control.sock")).is_ok();
     let listeners = ports::look(loaded, runs);
@@ -77,7 +77,7 @@ fn look(loaded: &Loaded, folder: &Path) -> Seen {
         Vec::new()
     });
     warnings.extend(keys.iter().filter_map(KeyView::warning));
-    Seen { listeners, keys, warnings }
+    CheckResult { listeners, keys, warnings }
 }
 
 /// Warnings about settings that are valid but likely to surprise somebody.
@@ -104,7 +104,7 @@ fn warnings(loaded: &Loaded) -> Vec<String> {
 fn report(loaded: &Result<Loaded, Problems>, folder: &Path) -> serde_json::Value {
     match loaded {
         Ok(loaded) => {
-            let Seen { listeners, keys, warnings } = look(loaded, folder);
+            let CheckResult { listeners, keys, warnings } = look(loaded, folder);
             serde_json::json!({
                 "valid": true,
                 "file": loaded.file,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use weir_core::feeds::{FEEDS_MAX, LastLimit, Limits, Load, Objective, Plan, Service, Strategy, Weights};
 use weir_settings::units::{Size, Span};
-use weir_sim::feeds::{Judged, Progress, Sizes, TuneTask, Tuned, tuned_svg};
+use weir_sim::feeds::{Judged, SearchProgress, Sizes, TuneTask, Tuned, tuned_svg};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Feeds {
@@ -278,7 +278,7 @@ impl Bar {
         Bar(std::io::stderr().is_terminal().then(bar).flatten())
     }
 
-    pub(crate) fn show(&self, progress: Progress) {
+    pub(crate) fn show(&self, progress: SearchProgress) {
         if let Some(bar) = &self.0 {
             bar.set_length(progress.total);
             bar.set_message(progress.strategy);

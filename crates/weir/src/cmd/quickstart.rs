@@ -94,7 +94,7 @@ pub(crate) struct Common {
 }
 
 /// The paths of the configuration and of the data folder.
-pub(super) struct Place {
+pub(super) struct InstallPaths {
     pub(super) config: PathBuf,
     pub(super) data: PathBuf,
 }
@@ -124,9 +124,9 @@ impl Quickstart {
 }
 
 impl Common {
-    fn place(&self, machine: &Machine) -> Place {
+    fn place(&self, machine: &Machine) -> InstallPaths {
         let data = if machine.root { SYSTEM_DATA } else { "weir-data" };
-        Place {
+        InstallPaths {
             config: config_place(&self.config, machine),
             data: self.data.clone().unwrap_or_else(|| PathBuf::from(data)),
         }
@@ -279,7 +279,7 @@ fn tell_needs(out: &mut dyn Write, plan: &Plan) -> io::Result<()> {
 fn tell_next(
     out: &mut dyn Write,
     plan: &Plan,
-    place: &Place,
+    place: &InstallPaths,
     started: Option<&Started>,
     blocked: bool,
 ) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::fmt;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_console::api::whole::{AUDIT, CHECK_AUDIT, CertificateView, HEALTH, STATUS, Trail, WholeStatus};
-use weir_console::health::{Health, PartHealth, Verdict};
+use weir_console::health::{Health, HealthVerdict, PartHealth};
 use weir_mail::delivery::next_hops::NextHopView;
 use weir_mail::operations::{MailStatus, Vital};
 use weir_tls::time_left;
@@ -61,9 +61,9 @@ impl Args {
         let seen = StatusAndHealth { status, health: gate.ask(&HEALTH, &())? };
         self.asking.answer(out, &seen, |out, seen| print(out, seen, self.long))?;
         match seen.health.verdict {
-            Verdict::Well => Ok(()),
-            Verdict::Look => Err(NotWell(3).into()),
-            Verdict::Failing => Err(NotWell(4).into()),
+            HealthVerdict::Well => Ok(()),
+            HealthVerdict::Look => Err(NotWell(3).into()),
+            HealthVerdict::Failing => Err(NotWell(4).into()),
         }
     }
 }
@@ -74,9 +74,9 @@ fn print(out: &mut dyn Write, seen: &StatusAndHealth, long: bool) -> anyhow::Res
     writeln!(out)?;
     for PartHealth { part, verdict, says } in &health.parts {
         let word = match verdict {
-            Verdict::Well => "",
-            Verdict::Look => "LOOK",
-            Verdict::Failing => "FAILS",
+            HealthVerdict::Well => "",
+            HealthVerdict::Look => "LOOK",
+            HealthVerdict::Failing => "FAILS",
         };
         // The text may contain words of another server.
         let lines: Vec<String> = says.lines().map(|line| weir_scan::plain::shown(line, usize::MAX)).collect();

@@ -83,7 +83,7 @@ impl Args {
         }
         // This comes before anything is opened: the sockets that were passed to us have fixed numbers, which nothing else may get.
         restart::take_sockets()?;
-        let program = restart::Program::new()?;
+        let program = restart::Invocation::new()?;
         allocator::take_back();
         raise_open_files();
         let loaded = self.place.load()?;
@@ -96,8 +96,8 @@ impl Args {
         let end = runtime.block_on(up(&loaded, self, &folder, &program, out))?;
         runtime.shutdown_timeout(PATIENCE_FOR_THREADS);
         match end {
-            End::Stop => Ok(()),
-            End::Restart => Err(program.replace_this()),
+            RunEnd::Stop => Ok(()),
+            RunEnd::Restart => Err(program.replace_this()),
         }
     }
 }
@@ -111,7 +111,7 @@ fn background(config: &Config, gates: &Orchestrator) -> Vec<JoinHandle<()>> {
 
 /// How a run ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum RunEnd {
     Stop,
     /// The program is started again, with the sockets of this one.
     Restart,
@@ -121,9 +121,9 @@ async fn up(
     loaded: &Loaded,
     args: &Args,
     path: &Path,
-    program: &restart::Program,
+    program: &restart::Invocation,
     out: &mut dyn Write,
-) -> anyhow::Result<End> {
+) -> anyhow::Result<RunEnd> {
     let (folder, demo) = (take(path).await?, args.demo);
     let config = if demo { &assembly::demo(&loaded.config) } else { &loaded.config };
     let control = folder.control_socket();
@@ -163,7 +163,7 @@ async fn up(
             event = gates.next() => NextEvent::Gate(event),
         };
         let others_run = match next {
-            NextEvent::Stop => break End::Stop,
+            NextEvent::Stop => break RunEnd::Stop,
             NextEvent::Command(ProcessCommand::Reload(answer)) => reload(&mut reloader, &mut gates, answer).await,
             NextEvent::Command(ProcessCommand::Restart(answer)) => {
                 let checked = program.check(&args.place);
@@ -177,7 +177,7 @@ async fn up(
                         // The answer is still being sent, and would be lost when this program ends.
                         tokio::time::sleep(TIME_TO_ANSWER).await;
                     }
-                    break End::Restart;
+                    break RunEnd::Restart;
                 }
                 false
             }
@@ -199,13 +199,13 @@ async fn up(
     drop(reloader);
     keepers.iter().for_each(JoinHandle::abort);
     let how = match end {
-        End::Stop => {
+        RunEnd::Stop => {
             service_manager::stopping();
             // From now on new clients are refused. Those that were accepted are served to the end.
             sockets::close_all();
             "Stopping"
         }
-        End::Restart => {
+        RunEnd::Restart => {
             service_manager::restarting();
             "Restarting"
         }

@@ -10,7 +10,7 @@ use crate::prompt;
 use std::io::Write;
 use weir_console::api::users::{self, After, NewPassword, Reason, Secure};
 use weir_console::incidents::PastStop;
-use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile, UserPage};
+use weir_mail::operations::{Change, NewUser, OwnThrottle, ParamValue, Profile, UserPage};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum User {
@@ -203,11 +203,11 @@ impl ThrottleArgs {
     }
 }
 
-fn asked(given: Given) -> Asked {
+fn asked(given: Given) -> ParamValue {
     match given {
-        Given::Rate(rate) => Asked::PerMin(rate.count * 60.0 / rate.per.as_secs_f64()),
-        Given::Number(number) => Asked::Number(number),
-        Given::Word(second) => Asked::Second(second),
+        Given::Rate(rate) => ParamValue::PerMin(rate.count * 60.0 / rate.per.as_secs_f64()),
+        Given::Number(number) => ParamValue::Number(number),
+        Given::Word(second) => ParamValue::Second(second),
     }
 }
 
@@ -340,7 +340,7 @@ fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let control = args.asking.reach()?;
     let page = control.ask_of(&users::SHOW, &args.name, &())?;
     let stops = control.ask_of(&users::STOPS, &args.name, &())?;
-    args.asking.answer(out, &Shown { page, stops }, |out, shown| {
+    args.asking.answer(out, &UserWithStops { page, stops }, |out, shown| {
         print::page(out, &shown.page)?;
         print::stops(out, &shown.stops)
     })
@@ -348,7 +348,7 @@ fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 
 /// A user, with the times when the throttle stopped them.
 #[derive(serde::Serialize)]
-struct Shown {
+struct UserWithStops {
     #[serde(flatten)]
     page: UserPage,
     stops: Vec<PastStop>,

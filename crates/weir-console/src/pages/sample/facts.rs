@@ -28,7 +28,7 @@ struct Identity {
 /// The report of `elf-pe`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Program {
+struct ProgramReport {
     format: Option<String>,
     machine: String,
     kind: String,
@@ -124,7 +124,7 @@ fn chosen(page: &SamplePage) -> Html {
 }
 
 fn program(page: &SamplePage) -> Html {
-    let Some(program) = full::<Program>(page, "elf-pe") else { return Html::none() };
+    let Some(program) = full::<ProgramReport>(page, "elf-pe") else { return Html::none() };
     let Some(format) = &program.format else { return Html::none() };
     let fact = |name: &str, value: String| match value.as_str() {
         "" => Html::none(),

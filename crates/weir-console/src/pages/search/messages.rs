@@ -24,15 +24,15 @@ const FIELDS: [(&str, &str, &str); 9] = [
 const VALUE_MAX: usize = 255;
 
 /// What was typed into the fields, in their order.
-pub(super) struct Fields {
+pub(super) struct SearchFields {
     values: [String; 9],
     after: Option<i64>,
 }
 
-impl Fields {
-    pub(super) fn of(asked: &Form) -> Fields {
+impl SearchFields {
+    pub(super) fn of(asked: &Form) -> SearchFields {
         let value = |(name, ..): (&str, &str, &str)| asked.value(name).chars().take(VALUE_MAX).collect();
-        Fields { values: FIELDS.map(value), after: asked.value("after").parse().ok() }
+        SearchFields { values: FIELDS.map(value), after: asked.value("after").parse().ok() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -75,7 +75,7 @@ impl Fields {
 }
 
 /// The messages that match; None if there are none.
-pub(super) async fn section(site: &Site, wanted: &str, fields: &Fields) -> Option<Html> {
+pub(super) async fn section(site: &Site, wanted: &str, fields: &SearchFields) -> Option<Html> {
     let found = match site.mail.find.find(&fields.filter(wanted)).await {
         Ok(found) => found,
         // A search for something else continues without it.

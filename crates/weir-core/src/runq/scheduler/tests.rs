@@ -52,7 +52,7 @@ fn what_ran_once_waits_in_next_while_current_has_work_for_the_vm() {
         assert_eq!(start.attempt.sample, expected);
         report_all(&mut lab, &start);
     }
-    assert_eq!(lab.why(first), Why::Ended(End::Done));
+    assert_eq!(lab.why(first), Why::Ended(SampleEnd::Done));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_sample_that_kills_its_vm_ends_in_quarantine() {
         lab.vm_lost(NOW, vm);
         lab.ready(NOW, vm);
     }
-    assert_eq!(lab.why(killer), Why::Ended(End::Quarantined));
+    assert_eq!(lab.why(killer), Why::Ended(SampleEnd::Quarantined));
     assert!(starts(&mut lab).is_empty());
 }
 
@@ -102,7 +102,7 @@ fn what_is_put_off_is_not_charged_and_waits_in_no_queue() {
     for plugin in [0, 1] {
         lab.known(NOW, sample, PluginId::new(plugin).unwrap());
     }
-    assert_eq!(lab.why(sample), Why::Ended(End::Done), "late results count meanwhile");
+    assert_eq!(lab.why(sample), Why::Ended(SampleEnd::Done), "late results count meanwhile");
     assert!(!lab.resume(NOW, sample));
     let other = lab.submit(NOW, &submission(32, 0, 0b11)).unwrap();
     lab.ready(NOW, vm);
@@ -121,14 +121,14 @@ fn threshold_runs_from_the_start_and_a_late_first_result_counts() {
     assert!(matches!(lab.poll(), Some(Output::Stop { reason: StopReason::Expired, .. })));
     lab.ready(start.deadline, VmId { group, number: 0 });
     assert_eq!(starts(&mut lab)[0].attempt.number, 2);
-    use super::super::attempts::Verdict;
+    use super::super::attempts::ResultStatus;
     let plugin = PluginId::new(0).unwrap();
-    assert_eq!(lab.result(start.deadline, start.attempt, plugin, true), Verdict::Accepted);
+    assert_eq!(lab.result(start.deadline, start.attempt, plugin, true), ResultStatus::Accepted);
     assert!(matches!(lab.poll(), Some(Output::Stop { reason: StopReason::Satisfied, .. })));
-    assert_eq!(lab.why(sample), Why::Ended(End::Done));
-    assert_eq!(lab.result(start.deadline, start.attempt, plugin, true), Verdict::Duplicate);
+    assert_eq!(lab.why(sample), Why::Ended(SampleEnd::Done));
+    assert_eq!(lab.result(start.deadline, start.attempt, plugin, true), ResultStatus::Duplicate);
     assert!(lab.forget(sample) && lab.is_empty());
-    assert_eq!(lab.result(start.deadline, start.attempt, plugin, true), Verdict::Unknown);
+    assert_eq!(lab.result(start.deadline, start.attempt, plugin, true), ResultStatus::Unknown);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn why_names_the_unmet_need() {
     };
     assert_eq!([1, 2, 3, 8].map(|i| behind(ids[i])), [0, 1, 0, 5], "two wait in current, six in the run queue");
     lab.tick(gives_up_at);
-    assert_eq!(lab.why(missing), Why::Ended(End::Unserviceable));
+    assert_eq!(lab.why(missing), Why::Ended(SampleEnd::Unserviceable));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn a_closed_machine_holds_nothing_back() {
     (0..3).for_each(|number| assert!(lab.ready(NOW, VmId { group: other, number })));
     assert_eq!(starts(&mut lab).len(), 3);
     report_all(&mut lab, &running);
-    assert_eq!(lab.why(ids[0]), Why::Ended(End::Done));
+    assert_eq!(lab.why(ids[0]), Why::Ended(SampleEnd::Done));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_queue_that_nobody_serves_ends_in_pieces() {
     let due = lab.next_deadline().unwrap();
     for left in [1_500, 500, 0] {
         lab.tick(due);
-        let ended = ids.iter().filter(|id| lab.why(**id) == Why::Ended(End::Unserviceable)).count();
+        let ended = ids.iter().filter(|id| lab.why(**id) == Why::Ended(SampleEnd::Unserviceable)).count();
         assert_eq!(ended, 2_500 - left);
         assert_eq!(lab.next_deadline(), (left > 0).then_some(due));
     }
@@ -203,7 +203,7 @@ fn a_flood_of_one_submitter_delays_another_by_one_turn() {
     (0..1000).for_each(|_| assert!(lab.submit(NOW, &submission(32, 1, 1)).is_ok()));
     let late = lab.submit(NOW, &submission(32, 2, 1)).unwrap();
     let mut before = 0;
-    while lab.why(late) != (Why::Ended(End::Done)) {
+    while lab.why(late) != (Why::Ended(SampleEnd::Done)) {
         let start = starts(&mut lab)[0];
         report_all(&mut lab, &start);
         lab.ready(NOW, VmId { group, number: 0 });
@@ -215,9 +215,9 @@ fn a_flood_of_one_submitter_delays_another_by_one_turn() {
 #[test]
 fn absurd_input_is_refused() {
     let (mut lab, group) = lab(&[1]);
-    assert_eq!(lab.submit(NOW, &submission(32, 0, 0)), Err(Refused::NothingToRun));
-    assert_eq!(lab.plug(NOW, &[]), Err(Refused::VmCount));
-    assert_eq!(lab.plug(NOW, &[Offer { plugins: Plugins(1), tags: Tags::NONE }; 129]), Err(Refused::VmCount));
+    assert_eq!(lab.submit(NOW, &submission(32, 0, 0)), Err(RunqRefusal::NothingToRun));
+    assert_eq!(lab.plug(NOW, &[]), Err(RunqRefusal::VmCount));
+    assert_eq!(lab.plug(NOW, &[Offer { plugins: Plugins(1), tags: Tags::NONE }; 129]), Err(RunqRefusal::VmCount));
     assert!(!lab.ready(NOW, VmId { group, number: 200 }) && !lab.vm_lost(NOW, VmId { group, number: 1 }));
     assert!(lab.unplug(NOW, group) && !lab.unplug(NOW, group) && !lab.ready(NOW, VmId { group, number: 0 }));
 }

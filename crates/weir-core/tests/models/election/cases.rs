@@ -127,15 +127,15 @@ fn of_two_clones_the_later_life_goes_on() {
     let claim = model.node.claim();
     let message = Message::LeaderAlive { round: model.node.round(), epoch: Some(Epoch(9)) };
     let hint = Frame { from: clone, via: Channel::Datagram { sequence: 1 }, claim, message };
-    assert_eq!(model.node.on_message(model.now, &hint), Err(Refusal::Clone));
+    assert_eq!(model.node.on_message(model.now, &hint), Err(MessageRefusal::Clone));
     assert!(model.node.acting(model.now).is_some(), "a datagram is only a hint");
     assert_eq!(model.drain().unwrap().len(), 1, "it knocks");
     let knock = Frame { via: Channel::Stream, message: Message::Present { following: false, epoch: None }, ..hint };
-    assert_eq!(model.node.on_message(model.now, &knock), Err(Refusal::Clone));
+    assert_eq!(model.node.on_message(model.now, &knock), Err(MessageRefusal::Clone));
     assert_eq!(model.node.standing(model.now), Standing::Leaving);
     let mut earlier = acting_leader();
     let from = Origin { boot: Boot(0), ..clone };
-    assert_eq!(earlier.node.on_message(earlier.now, &Frame { from, ..knock }), Err(Refusal::Clone));
+    assert_eq!(earlier.node.on_message(earlier.now, &Frame { from, ..knock }), Err(MessageRefusal::Clone));
     assert!(earlier.node.acting(earlier.now).is_some());
 }
 
@@ -151,15 +151,15 @@ fn a_datagram_is_not_taken_again_when_a_stream_shows_which_of_two_lives_is_true(
     for frame in [hint, of_a_clone, shown] {
         assert_eq!(model.node.on_message(model.now, &frame), Ok(()));
     }
-    assert_eq!(model.node.on_message(model.now, &hint), Err(Refusal::Replayed));
-    assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(Refusal::LaterLife));
+    assert_eq!(model.node.on_message(model.now, &hint), Err(MessageRefusal::Replayed));
+    assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(MessageRefusal::LaterLife));
     // And when the clone is shown after all, and so is another.
     let third = Frame { from: Origin { boot: Boot(12), ..hint.from }, ..shown };
     assert_eq!(model.node.on_message(model.now, &third), Ok(()));
     model.now += Settings::default().silence();
     let clone_shown = Frame { from: of_a_clone.from, ..shown };
     assert_eq!(model.node.on_message(model.now, &clone_shown), Ok(()));
-    assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(Refusal::Replayed));
+    assert_eq!(model.node.on_message(model.now, &of_a_clone), Err(MessageRefusal::Replayed));
 }
 
 /// Another machine has the name of one that was known.
@@ -179,7 +179,7 @@ fn a_name_that_was_given_to_another_machine_is_heard_again_and_only_a_stream_giv
     model.drain().unwrap();
 
     let before = model.node.clone();
-    assert_eq!(model.node.on_message(model.now, &datagram(new, 1)), Err(Refusal::OtherKey));
+    assert_eq!(model.node.on_message(model.now, &datagram(new, 1)), Err(MessageRefusal::OtherKey));
     assert!(model.node == before, "a datagram shows no key");
     for _ in 0..8 {
         model.run(&[Op::Wait { ms: 250 }, Op::Answer]).unwrap();
@@ -191,9 +191,11 @@ fn a_name_that_was_given_to_another_machine_is_heard_again_and_only_a_stream_giv
     assert_eq!(model.node.local_nodes().collect::<Vec<_>>(), [old.id]);
     assert_eq!(model.node.on_message(model.now, &datagram(new, 1)), Ok(()));
     // What the one before has broadcast, or a copy of it does, is no word of the new one.
-    for (boot, refusal) in
-        [(old.boot, Refusal::LaterLife), (new.boot, Refusal::Replayed), (Boot(1), Refusal::EarlierLife)]
-    {
+    for (boot, refusal) in [
+        (old.boot, MessageRefusal::LaterLife),
+        (new.boot, MessageRefusal::Replayed),
+        (Boot(1), MessageRefusal::EarlierLife),
+    ] {
         let again = datagram(Origin { boot, ..new }, 1);
         assert_eq!(model.node.on_message(model.now, &again), Err(refusal));
     }
@@ -252,7 +254,7 @@ fn who_hears_of_a_later_life_shows_itself() {
     model.drain().unwrap();
     let mut beat = of_best(Channel::Datagram { sequence: 1 }, Message::LeaderAlive { round: ROUND, epoch: None });
     beat.from.boot = Boot(beat.from.boot.0 + 1);
-    assert_eq!(model.node.on_message(model.now, &beat), Err(Refusal::LaterLife));
+    assert_eq!(model.node.on_message(model.now, &beat), Err(MessageRefusal::LaterLife));
     let knock = Message::Present { following: false, epoch: None };
     assert_eq!(model.drain().unwrap(), [(beat.from.address, knock)]);
 }
@@ -269,7 +271,7 @@ fn a_datagram_neither_mutes_a_node_nor_moves_it() {
     let mut model = Model::new(Role::Eligible);
     model.node.on_message(model.now, &later(1)).unwrap();
     model.node.on_message(model.now, &stream).expect("what a datagram said first does not bind");
-    assert_eq!(model.node.on_message(model.now, &later(2)), Err(Refusal::LaterLife));
+    assert_eq!(model.node.on_message(model.now, &later(2)), Err(MessageRefusal::LaterLife));
     model.node.on_message(model.now, &stream).expect("the datagram has changed nothing");
     model.drain().unwrap();
     let mut beat = of_best(Channel::Datagram { sequence: 1 }, Message::LeaderAlive { round: ROUND, epoch: None });

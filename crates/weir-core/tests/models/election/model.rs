@@ -323,11 +323,17 @@ impl Model {
         if self.taken.insert((peer, sequence)) { Ok(()) } else { Err("a replayed datagram was taken".into()) }
     }
 
-    fn changed_nothing(&mut self, before: &Election, verdict: Result<(), Refusal>, lie: bool) -> Result<(), String> {
+    fn changed_nothing(
+        &mut self,
+        before: &Election,
+        verdict: Result<(), MessageRefusal>,
+        lie: bool,
+    ) -> Result<(), String> {
         if lie && verdict.is_ok() {
             return Err("a false frame was taken".into());
         }
-        let semantic = matches!(verdict, Err(Refusal::OldEpoch | Refusal::OldRound | Refusal::LowerRank));
+        let semantic =
+            matches!(verdict, Err(MessageRefusal::OldEpoch | MessageRefusal::OldRound | MessageRefusal::LowerRank));
         if !semantic && *before != self.node {
             return Err(format!("a refused frame ({verdict:?}) changed the node"));
         }
@@ -339,7 +345,7 @@ impl Model {
         &mut self,
         before: &Election,
         frame: &Frame,
-        verdict: Result<(), Refusal>,
+        verdict: Result<(), MessageRefusal>,
         sent: &[(IpAddr, Message)],
     ) -> Result<(), String> {
         if verdict.is_err() {

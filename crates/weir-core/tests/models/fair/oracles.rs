@@ -2,7 +2,9 @@
 //! may cost others, and that frames, rollover and forgetting leave no trace.
 
 use std::collections::{BTreeMap, VecDeque};
-use weir_core::fair::{Fair, PeerId, Profile, Refusal, Report, SessionKey, Settings, SubnetKey, Ticket, Weight, Work};
+use weir_core::fair::{
+    Fair, FairRefusal, PeerId, Profile, Report, SessionKey, Settings, SubnetKey, Ticket, Weight, Work,
+};
 
 /// SplitMix64: the tests need only a few numbers.
 struct Random(u64);
@@ -444,12 +446,12 @@ fn tables_stay_within_their_bounds() {
         assert!(fair.remembered().0 <= 64 && fair.remembered().1 <= 64);
     }
     let refused = (0..100u64).map(|i| fair.arrive(SessionKey(i << 32), SubnetKey(1), Work(1))).find_map(Result::err);
-    assert_eq!(refused, Some(Refusal::TooManyRequests));
+    assert_eq!(refused, Some(FairRefusal::TooManyRequests));
     for session in 0..63 {
         let _ = fair.hear(PeerId(2), 1, &report(session << 40, 5, 0, true));
     }
     let refused = fair.hear(PeerId(2), 2, &report(1 << 62, 5, 0, true));
-    assert_eq!(refused, Err(Refusal::TooManySessions), "all of them are active");
+    assert_eq!(refused, Err(FairRefusal::TooManySessions), "all of them are active");
     assert!(fair.standing(SessionKey(0)).is_some());
 }
 

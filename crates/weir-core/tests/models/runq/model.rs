@@ -5,8 +5,8 @@ mod choice;
 
 use std::collections::BTreeMap;
 use weir_core::runq::{
-    AttemptId, End, GroupId, Needs, Offer, Output, PluginId, Plugins, PriorityClass, Refused, SampleId, Settings,
-    StopReason, Strain, Submission, Verdict, VmId, Waiting,
+    AttemptId, GroupId, Needs, Offer, Output, PluginId, Plugins, PriorityClass, ResultStatus, RunqRefusal, SampleEnd,
+    SampleId, Settings, StopReason, Strain, Submission, VmId, Waiting,
 };
 use weir_core::time::Instant;
 
@@ -15,7 +15,7 @@ pub(super) enum At {
     Queued,
     Waiting(GroupId, Waiting),
     Running(VmId),
-    Ended(End),
+    Ended(SampleEnd),
     PutOff,
 }
 
@@ -85,17 +85,17 @@ impl Model {
         }
     }
 
-    pub(super) fn would_refuse(&self, what: &Submission) -> Option<Refused> {
+    pub(super) fn would_refuse(&self, what: &Submission) -> Option<RunqRefusal> {
         let mut used: Vec<Needs> = self.samples.iter().map(|s| s.what.needs).collect();
         used.extend(self.samples.iter().filter(|s| !s.remaining.is_empty()).map(ModelSample::needs));
         used.sort();
         used.dedup();
         if what.needs.plugins.is_empty() {
-            Some(Refused::NothingToRun)
+            Some(RunqRefusal::NothingToRun)
         } else if self.samples.len() >= self.settings.samples_max as usize {
-            Some(Refused::Full)
+            Some(RunqRefusal::Full)
         } else if !used.contains(&what.needs) && used.len() >= self.settings.classes_max as usize {
-            Some(Refused::TooManyClasses)
+            Some(RunqRefusal::TooManyClasses)
         } else {
             None
         }
@@ -189,7 +189,7 @@ impl Model {
                 self.vacate(vm);
             }
         }
-        self.end(s, End::Cancelled);
+        self.end(s, SampleEnd::Cancelled);
         self.schedule();
         true
     }
@@ -210,32 +210,32 @@ impl Model {
         true
     }
 
-    pub(super) fn result(&mut self, now: Instant, attempt: AttemptId, plugin: PluginId, valid: bool) -> Verdict {
+    pub(super) fn result(&mut self, now: Instant, attempt: AttemptId, plugin: PluginId, valid: bool) -> ResultStatus {
         self.now = now;
-        let Some(s) = self.samples.iter().position(|s| s.id == attempt.sample) else { return Verdict::Unknown };
+        let Some(s) = self.samples.iter().position(|s| s.id == attempt.sample) else { return ResultStatus::Unknown };
         let sample = &self.samples[s];
         let running = self.running(attempt);
         let wrong_vm = matches!(running.map(|(g, v)| self.groups[g].vms[v].1),
             Some(Vm::InUse { plugins, .. }) if !plugins.contains(plugin));
         let started = attempt.number >= 1 && attempt.number <= sample.started;
         if !started || !sample.what.needs.plugins.contains(plugin) || wrong_vm {
-            return Verdict::Unknown;
+            return ResultStatus::Unknown;
         }
-        if sample.at == At::Ended(End::Cancelled) {
-            return Verdict::Cancelled;
+        if sample.at == At::Ended(SampleEnd::Cancelled) {
+            return ResultStatus::Cancelled;
         }
         let verdict = match (sample.remaining.contains(plugin), valid) {
-            (false, _) => Verdict::Duplicate,
-            (true, false) => Verdict::Invalid,
-            (true, true) => Verdict::Accepted,
+            (false, _) => ResultStatus::Duplicate,
+            (true, false) => ResultStatus::Invalid,
+            (true, true) => ResultStatus::Accepted,
         };
         if let Some((g, v)) = running
             && let Vm::InUse { pending, fruitful, .. } = &mut self.groups[g].vms[v].1
         {
             *pending = pending.without(plugin);
-            *fruitful |= verdict == Verdict::Accepted;
+            *fruitful |= verdict == ResultStatus::Accepted;
         }
-        if verdict == Verdict::Accepted {
+        if verdict == ResultStatus::Accepted {
             self.accept(s, plugin);
         }
         self.finish_if_over(s);
@@ -243,23 +243,23 @@ impl Model {
         verdict
     }
 
-    pub(super) fn known(&mut self, now: Instant, id: SampleId, plugin: PluginId) -> Verdict {
+    pub(super) fn known(&mut self, now: Instant, id: SampleId, plugin: PluginId) -> ResultStatus {
         self.now = now;
-        let Some(s) = self.samples.iter().position(|s| s.id == id) else { return Verdict::Unknown };
+        let Some(s) = self.samples.iter().position(|s| s.id == id) else { return ResultStatus::Unknown };
         let sample = &self.samples[s];
         if !sample.what.needs.plugins.contains(plugin) {
-            return Verdict::Unknown;
+            return ResultStatus::Unknown;
         }
-        if sample.at == At::Ended(End::Cancelled) {
-            return Verdict::Cancelled;
+        if sample.at == At::Ended(SampleEnd::Cancelled) {
+            return ResultStatus::Cancelled;
         }
         if !sample.remaining.contains(plugin) {
-            return Verdict::Duplicate;
+            return ResultStatus::Duplicate;
         }
         self.accept(s, plugin);
         self.finish_if_over(s);
         self.schedule();
-        Verdict::Accepted
+        ResultStatus::Accepted
     }
 
     pub(super) fn resume(&mut self, now: Instant, id: SampleId) -> bool {
@@ -268,7 +268,7 @@ impl Model {
         if self.samples[s].charged < self.settings.attempts_max {
             self.enqueue(s);
         } else {
-            self.end(s, End::Quarantined);
+            self.end(s, SampleEnd::Quarantined);
         }
         self.schedule();
         true
@@ -296,7 +296,7 @@ impl Model {
         over.sort_by_key(|s| self.samples[*s].ticket);
         for s in over {
             self.dequeue(s);
-            self.end(s, End::Unserviceable);
+            self.end(s, SampleEnd::Unserviceable);
         }
         self.schedule();
     }
@@ -352,13 +352,13 @@ impl Model {
 
     fn dequeue(&mut self, s: usize) {
         let lane = self.lane(s);
-        self.samples[s].at = At::Ended(End::Cancelled);
+        self.samples[s].at = At::Ended(SampleEnd::Cancelled);
         if !(0..self.samples.len()).any(|o| self.samples[o].at == At::Queued && self.lane(o) == lane) {
             self.turns.remove(&lane);
         }
     }
 
-    fn end(&mut self, s: usize, end: End) {
+    fn end(&mut self, s: usize, end: SampleEnd) {
         self.samples[s].at = At::Ended(end);
         self.outputs.push(Output::Ended { sample: self.samples[s].id, end });
     }

@@ -30,7 +30,7 @@ fn a_result_under_a_choice_is_stored_as_one_and_is_nobody_elses() {
     lab.admit(at(1), &chosen(11, &plugins, &short)).unwrap();
     let [assignment] = &assigned(&lab.take())[..] else { panic!("it is assigned") };
     assert_eq!((assignment.plugins[0].version.as_str(), assignment.choices.watch_s), ("1", Some(20)));
-    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "run", true)), Verdict::Accepted);
+    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "run", true)), ResultStatus::Accepted);
     let work = lab.take();
     assert_eq!((work.batch.results[0].version.as_str(), &ended(&work)[..]), ("1+20s", &[(11, "done")][..]));
     lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
@@ -38,7 +38,7 @@ fn a_result_under_a_choice_is_stored_as_one_and_is_nobody_elses() {
     lab.admit(at(4), &chosen(12, &plugins, &Choices::default())).unwrap();
     let [usual] = &assigned(&lab.take())[..] else { panic!("it is assigned") };
     assert!(usual.choices.is_none());
-    assert_eq!(lab.result(at(5), machine, brought(usual.attempt, "run", true)), Verdict::Accepted);
+    assert_eq!(lab.result(at(5), machine, brought(usual.attempt, "run", true)), ResultStatus::Accepted);
     assert_eq!(lab.take().batch.results[0].version, "1");
     lab.vm_status(at(6), machine, "vm_0", wire::VmStatus::default());
     lab.admit(at(7), &chosen(13, &plugins, &short)).unwrap();

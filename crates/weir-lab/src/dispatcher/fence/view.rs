@@ -42,32 +42,32 @@ const OLD: &str = "/.old";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::dispatcher) struct View {
     /// Only readable. What does not exist outside does not exist inside.
-    reads: Vec<Shown>,
+    reads: Vec<BindMount>,
     /// The working directory.
     job: PathBuf,
     /// The one folder that can be written.
-    pub(super) output: Option<Shown>,
+    pub(super) output: Option<BindMount>,
     /// The size of `/tmp`, and that of `/dev/shm`.
     pub(super) tmp_bytes: u64,
 }
 
 /// A file or folder of the machine, and where it is visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Shown {
+pub(super) struct BindMount {
     from: PathBuf,
     to: PathBuf,
 }
 
-impl Shown {
+impl BindMount {
     /// With its own name. Links on the way to it need not exist inside.
-    fn own(path: &Path) -> Shown {
+    fn own(path: &Path) -> BindMount {
         let to = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        Shown { from: to.canonicalize().unwrap_or_else(|_| to.clone()), to }
+        BindMount { from: to.canonicalize().unwrap_or_else(|_| to.clone()), to }
     }
 
     /// As it is, even if it is a link.
-    fn system(path: &str) -> Shown {
-        Shown { from: path.into(), to: path.into() }
+    fn system(path: &str) -> BindMount {
+        BindMount { from: path.into(), to: path.into() }
     }
 }
 
@@ -75,10 +75,10 @@ impl View {
     pub(super) fn new(weir: &Path, plugin: &Path, job: &Path, extra: &[&Path]) -> View {
         let own = [weir, plugin, job].into_iter().chain(extra.iter().copied());
         // An empty folder, or the whole machine, is no folder of its own.
-        let own = own.filter(|path| path.file_name().is_some()).map(Shown::own);
-        let reads: Vec<Shown> = SYSTEM.iter().map(|path| Shown::system(path)).chain(own).collect();
-        let job = Shown::own(job).to;
-        View { reads, output: Some(Shown::own(&job.join("output"))), job, tmp_bytes: 64 << 20 }
+        let own = own.filter(|path| path.file_name().is_some()).map(BindMount::own);
+        let reads: Vec<BindMount> = SYSTEM.iter().map(|path| BindMount::system(path)).chain(own).collect();
+        let job = BindMount::own(job).to;
+        View { reads, output: Some(BindMount::own(&job.join("output"))), job, tmp_bytes: 64 << 20 }
     }
 
     /// The arguments that make bubblewrap show this. One that is root keeps what it needs to become another user.
@@ -100,13 +100,13 @@ impl View {
         for folder in on_the_way.into_iter().filter(|folder| folder.file_name().is_some()) {
             say(&[&"--perms", &"0755", &"--dir", &folder]);
         }
-        for Shown { from, to } in &self.reads {
+        for BindMount { from, to } in &self.reads {
             match fs::read_link(from) {
                 Ok(target) => say(&[&"--symlink", &target, to]),
                 Err(_) => say(&[&"--ro-bind-try", from, to]),
             }
         }
-        if let Some(Shown { from, to }) = &self.output {
+        if let Some(BindMount { from, to }) = &self.output {
             say(&[&"--bind", from, to]);
         }
         say(&[&"--remount-ro", &"/", &"--chdir", &self.job]);
@@ -128,10 +128,10 @@ impl View {
         devices(&old(Path::new("/dev")), self.tmp_bytes)?;
         folder("/tmp", 0o755)?;
         tmpfs("/tmp", &format!("mode=1777,size={}", self.tmp_bytes))?;
-        for Shown { from, to } in &self.reads {
+        for BindMount { from, to } in &self.reads {
             show(&old(from), to, MountFlags::RDONLY)?;
         }
-        if let Some(Shown { from, to }) = &self.output {
+        if let Some(BindMount { from, to }) = &self.output {
             show(&old(from), to, MountFlags::empty())?;
         }
         rustix::mount::unmount(OLD, UnmountFlags::DETACH)?;

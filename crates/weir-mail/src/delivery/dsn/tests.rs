@@ -1,5 +1,5 @@
 use super::*;
-use crate::delivery::ledger::Progress;
+use crate::delivery::ledger::DeliveryProgress;
 use crate::delivery::queue::{Attempt, DueTask, Queue, QueueSettings};
 use crate::delivery::route::Target;
 use crate::delivery::window::Feedback;
@@ -54,7 +54,7 @@ fn report(message: OutgoingMessage, outcome: DeliveryOutcome) -> SenderReport {
         arrived: true,
     };
     let settled = queue.settle(assignment.parcel, &attempt, now);
-    assert!(settled.is_none_or(|settled| settled.progress.iter().all(|p| !matches!(p, Progress::Failed(_)))));
+    assert!(settled.is_none_or(|settled| settled.progress.iter().all(|p| !matches!(p, DeliveryProgress::Failed(_)))));
     let later = now + Duration::from_secs(5 * 3600);
     loop {
         match queue.due_task(later).expect("a report") {

@@ -98,12 +98,12 @@ pub struct Sts {
     resolver: TokioResolver,
     tls: Arc<ClientConfig>,
     port: u16,
-    known: Mutex<HashMap<Box<str>, Known>>,
+    known: Mutex<HashMap<Box<str>, DomainPolicy>>,
 }
 
 /// What is remembered of a domain: the policy that was had last, and the last one that could not be had.
 #[derive(Clone, Default)]
-struct Known {
+struct DomainPolicy {
     believed: Option<Believed>,
     missing: Option<Missing>,
 }
@@ -123,7 +123,7 @@ struct Missing {
     again_at: Instant,
 }
 
-impl Known {
+impl DomainPolicy {
     /// The policy that applies. One that could not be replaced applies until its own time is over (RFC 8461 section 5.1).
     fn policy(&self, now: Instant) -> Option<Arc<Policy>> {
         self.believed.as_ref().filter(|believed| now < believed.until).map(|believed| Arc::clone(&believed.policy))
@@ -140,7 +140,8 @@ impl Known {
         match fetched {
             Some(policy) => {
                 let until = now + policy.max_age;
-                *self = Known { believed: Some(Believed { id, policy: Arc::new(policy), until }), missing: None };
+                *self =
+                    DomainPolicy { believed: Some(Believed { id, policy: Arc::new(policy), until }), missing: None };
             }
             None => self.missing = Some(Missing { id, again_at: now + AGAIN_AFTER }),
         }
@@ -227,7 +228,7 @@ impl Sts {
         Err(last)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Box<str>, DomainPolicy>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -246,7 +247,7 @@ fn announced(text: &str) -> Option<&str> {
     ((1..=32).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())).then_some(id)
 }
 
-fn make_room(known: &mut HashMap<Box<str>, Known>, now: Instant) {
+fn make_room(known: &mut HashMap<Box<str>, DomainPolicy>, now: Instant) {
     if known.len() < POLICIES_MAX {
         return;
     }
@@ -332,8 +333,8 @@ mod tests {
     fn a_policy_is_believed_to_its_end_though_the_next_one_cannot_be_had() {
         let begun = Instant::now();
         let at = |second| begun + Duration::from_secs(second);
-        let mode = |known: &Known, second| known.policy(at(second)).map(|policy| policy.mode);
-        let mut known = Known::default();
+        let mode = |known: &DomainPolicy, second| known.policy(at(second)).map(|policy| policy.mode);
+        let mut known = DomainPolicy::default();
         assert!(!known.is_up_to_date("1", begun) && known.policy(begun).is_none());
         known.note("1".into(), Some(Policy::read(POLICY).unwrap()), begun);
         assert!(known.is_up_to_date("1", at(604_799)) && !known.is_up_to_date("1", at(604_800)));
@@ -353,7 +354,7 @@ mod tests {
         assert!(known.is_up_to_date("2", at(1_000)) && !known.is_up_to_date("1", at(1_000)));
         assert_eq!(mode(&known, 1_000), Some(Mode::Testing));
         // One that nobody has ever had.
-        let mut never = Known::default();
+        let mut never = DomainPolicy::default();
         never.note("1".into(), None, begun);
         assert!(never.is_up_to_date("1", at(299)) && !never.is_up_to_date("1", at(300)));
         assert!(never.policy(begun).is_none() && never.ends() == Some(at(300)));

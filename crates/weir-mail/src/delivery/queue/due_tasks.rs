@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_core::time::Instant;
 
 use super::job::{RecipientState, wants};
-use super::{DeliveryOutcome, OutgoingMessage, ParcelId, Progress, Queue, Settlement, Slot, Status};
+use super::{DeliveryOutcome, DeliveryProgress, OutgoingMessage, ParcelId, Queue, Settlement, Slot, Status};
 
 /// A report that could not be made is tried again after this.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
@@ -110,7 +110,7 @@ impl Queue {
                 if !safe {
                     self.set_alarm(slot, now + REPORT_AGAIN);
                 }
-                let progress = if safe { vec![Progress::Warned] } else { Vec::new() };
+                let progress = if safe { vec![DeliveryProgress::Warned] } else { Vec::new() };
                 self.review(slot, progress, now)
             }
             ReportKind::Final => {
@@ -178,7 +178,7 @@ impl Queue {
         self.parcel_gone(slot, parcel, &load.target);
     }
 
-    fn close(&mut self, report: &SenderReport) -> Vec<Progress> {
+    fn close(&mut self, report: &SenderReport) -> Vec<DeliveryProgress> {
         let Some(entry) = self.jobs.get_mut(report.slot) else { return Vec::new() };
         let mut failed = Vec::new();
         for reported in &report.recipients {
@@ -187,7 +187,7 @@ impl Queue {
             let index = entry.message.recipients.get(reported.place).map(|recipient| recipient.index);
             failed.extend(index.filter(|_| reported.action == Action::Failed));
         }
-        if failed.is_empty() { Vec::new() } else { vec![Progress::Failed(failed.into())] }
+        if failed.is_empty() { Vec::new() } else { vec![DeliveryProgress::Failed(failed.into())] }
     }
 
     fn final_report(&self, slot: Slot) -> Option<SenderReport> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_core::time::Instant;
 
-use super::{Attempt, DeliveryOutcome, Fate, OutgoingMessage, ParcelId, Progress, Totals};
+use super::{Attempt, DeliveryOutcome, DeliveryProgress, Fate, OutgoingMessage, ParcelId, Totals};
 use weir_smtp::envelope::Notify;
 use weir_smtp::outcome::Status;
 
@@ -59,7 +59,12 @@ impl QueuedMessage {
     }
 
     /// Takes the outcomes of a delivery over; what was delivered is to be written down.
-    pub(super) fn apply(&mut self, stretch: Range<usize>, attempt: &Attempt, totals: &mut Totals) -> Vec<Progress> {
+    pub(super) fn apply(
+        &mut self,
+        stretch: Range<usize>,
+        attempt: &Attempt,
+        totals: &mut Totals,
+    ) -> Vec<DeliveryProgress> {
         let places: Vec<usize> = self.waiting(stretch).collect();
         let mut delivered = Vec::new();
         for (place, outcome) in places.into_iter().zip(&attempt.outcomes) {
@@ -83,7 +88,7 @@ impl QueuedMessage {
                 *state = held;
             }
         }
-        if delivered.is_empty() { Vec::new() } else { vec![Progress::Delivered(delivered.into())] }
+        if delivered.is_empty() { Vec::new() } else { vec![DeliveryProgress::Delivered(delivered.into())] }
     }
 
     /// Gives up what waits in a stretch: silently, or as failed because its time is over.

@@ -10,7 +10,7 @@ use weir_store::spool::MessageId;
 use super::super::scheduler::Counts;
 use super::figures::{DestinationStats, QueueStats};
 use super::job::{QueuedMessage, RecipientState};
-use super::{Progress, Queue, Settlement, Slot, Target};
+use super::{DeliveryProgress, Queue, Settlement, Slot, Target};
 
 /// Which messages are meant: those that fit everything given. The default fits all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -183,7 +183,7 @@ impl Queue {
             .zip(&entry.recipients)
             .filter(|(_, held)| matches!(held, RecipientState::Done));
         let gone: Box<[u32]> = gone.map(|(recipient, _)| recipient.index).collect();
-        let progress = vec![Progress::Failed(gone)];
+        let progress = vec![DeliveryProgress::Failed(gone)];
         tracing::info!(message = %id, "deleted from the queue");
         self.review(slot, progress, now)
     }

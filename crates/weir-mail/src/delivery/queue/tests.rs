@@ -77,7 +77,7 @@ fn recipients_of_one_destination_share_a_delivery_and_fail_alone() {
             assignment.places.iter().enumerate().map(|(nth, _)| if nth == 0 { ok() } else { never() }).collect();
         sizes.push(assignment.places.len());
         let settlement = queue.settle(assignment.parcel, &reached(outcomes), at(1000)).unwrap();
-        assert!(matches!(&settlement.progress[..], [Progress::Delivered(one)] if one.len() == 1));
+        assert!(matches!(&settlement.progress[..], [DeliveryProgress::Delivered(one)] if one.len() == 1));
         assert_eq!(settlement.finished, None);
     }
     sizes.sort_unstable();
@@ -185,7 +185,7 @@ fn healthy_recipients_do_not_wait_for_a_sick_one_after_a_restart() {
     // One of both is tried, and then the process ends.
     let sick = std::iter::from_fn(|| queue.next(at(1000))).find(|tried| &*tried.target.domain == "sick").unwrap();
     let settled = queue.settle(sick.parcel, &reached(vec![later()]), at(1000)).unwrap();
-    let marks: Vec<_> = settled.progress.iter().flat_map(Progress::to_marks).collect();
+    let marks: Vec<_> = settled.progress.iter().flat_map(DeliveryProgress::to_marks).collect();
     let job = Job::resumed(sent, marks.iter().map(|mark| &**mark)).unwrap();
     let mut queue = Queue::new(QueueSettings::default());
     queue.enqueue(job, by_domain, at(1001));

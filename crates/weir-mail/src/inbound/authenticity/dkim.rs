@@ -2,7 +2,7 @@
 //! because mail-auth accepts keys that are not for mail (`s=chat`), keys that are not for the signature's hash (`h=sha1`), and signatures
 //! that do not cover From.
 
-use super::names::{Names, NoRecord};
+use super::names::{DnsResolver, NoRecord};
 use super::tags::{names_one_of, tags, value};
 use hickory_resolver::proto::op::ResponseCode;
 use mail_auth::common::crypto::Algorithm;
@@ -25,7 +25,7 @@ const COMPARISONS_MAX: usize = 1 << 18;
 /// Verifies the one signature of a message.
 pub(super) async fn verify<'a>(
     authenticator: &MessageAuthenticator,
-    names: &Names,
+    names: &DnsResolver,
     single: &'a AuthenticatedMessage<'a>,
 ) -> Option<DkimOutput<'a>> {
     let header = single.dkim_headers.first()?;
@@ -89,7 +89,7 @@ fn speaks_for(signature: &Signature) -> bool {
 }
 
 /// The key that a signature names, if it may be used for mail and for its hash.
-async fn key(names: &Names, signature: &Signature) -> Result<DomainKey, Error> {
+async fn key(names: &DnsResolver, signature: &Signature) -> Result<DomainKey, Error> {
     let found = match names.txt(&signature.domain_key()).await {
         Ok(found) => found,
         Err(NoRecord::Unknown) => return Err(super::unanswered()),

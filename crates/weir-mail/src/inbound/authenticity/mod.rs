@@ -31,7 +31,7 @@ use mail_auth::{
     AuthenticatedMessage, AuthenticationResults as Field, DkimOutput, DkimResult, DnsError, Error,
     MessageAuthenticator, SpfOutput, SpfResult,
 };
-use names::{Names, NoRecord, can_be_name};
+use names::{DnsResolver, NoRecord, can_be_name};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -83,7 +83,7 @@ pub struct Evaluation {
 /// Evaluates messages.
 pub struct Authenticity {
     authenticator: MessageAuthenticator,
-    names: Names,
+    names: DnsResolver,
     hostname: String,
     patience: Duration,
     /// Messages in a row for which the DNS answered nothing.
@@ -100,7 +100,7 @@ impl Authenticity {
         let resolver = resolver(&settings.dns)?;
         Ok(Authenticity {
             authenticator: MessageAuthenticator(resolver.clone()),
-            names: Names(resolver),
+            names: DnsResolver(resolver),
             hostname: settings.hostname.clone(),
             patience: settings.patience,
             silent: AtomicU32::new(0),

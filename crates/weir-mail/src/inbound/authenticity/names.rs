@@ -34,9 +34,9 @@ impl NoRecord {
 
 /// Asks the DNS.
 #[derive(Clone)]
-pub(crate) struct Names(pub(crate) TokioResolver);
+pub(crate) struct DnsResolver(pub(crate) TokioResolver);
 
-impl Names {
+impl DnsResolver {
     /// The TXT records of a name, each with its strings joined.
     pub(crate) async fn txt(&self, name: &str) -> Result<Vec<Vec<u8>>, NoRecord> {
         let found = self.0.txt_lookup(absolute(name)?).await;

@@ -7,7 +7,7 @@ use crate::scan::decision::{Passed, QuarantineQueue};
 use crate::scan::laboratory::{AskedFile, KnownContent, LabWay, Opinion};
 use crate::scan::quarantine::QuarantinedLetter;
 use crate::scan::state::WaitingLetter;
-use crate::scan::worker::{Ended, Failure};
+use crate::scan::worker::{Failure, ScanEnd};
 use crate::scan::{ScanShared, Site};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,14 +120,14 @@ impl ScanShared {
         };
         let (now, passed) = (self.now(), matches!(decision, LabDecision::Pass { .. }));
         match self.carry_out(&entry.waiting, &entry.detention, &decision, Duration::ZERO).await {
-            Ended::Failed(Failure { problem, .. }) => {
+            ScanEnd::Failed(Failure { problem, .. }) => {
                 tracing::error!(%id, problem, "what the lab says cannot be carried out yet; it is tried again");
                 let mut pending = self.pending();
                 pending.bytes += entry.waiting.size;
                 pending.entries.insert(id, PendingEntry { problem, rests_until: now + REST, ..entry });
                 return;
             }
-            Ended::Gone => return,
+            ScanEnd::Gone => return,
             _ => {}
         }
         let hashes = entry.detention.files().iter().map(|file| file.sha256.clone());
@@ -175,9 +175,9 @@ impl ScanShared {
         detention: &Detention,
         decision: &LabDecision,
         took: Duration,
-    ) -> Ended {
+    ) -> ScanEnd {
         let Some(letter) = waiting.letter.clone() else {
-            return Ended::Failed("its letter is not here".to_owned().into());
+            return ScanEnd::Failed("its letter is not here".to_owned().into());
         };
         let passed = &detention.passed;
         match decision {
@@ -193,7 +193,7 @@ impl ScanShared {
                 let detail = serde_json::to_string(&detention.with(*queue, reason)).unwrap_or_default();
                 let kept = QuarantinedLetter::new(waiting, Some(letter), *queue, reason.clone(), self.now());
                 self.quarantine.keep(QuarantinedLetter { detail, ..kept }).await;
-                Ended::Done { passed: false, took }
+                ScanEnd::Done { passed: false, took }
             }
         }
     }

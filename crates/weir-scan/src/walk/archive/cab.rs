@@ -1,7 +1,7 @@
 //! Cabinets, through `cab`: stored, MSZIP and LZX.
 
 use super::super::{Oddity, Walk};
-use crate::budget::{Clock, Exceeded};
+use crate::budget::{CpuDeadline, Exceeded};
 use cab::Cabinet;
 use std::collections::BTreeSet;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -45,11 +45,11 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
 /// goes that way without asking.
 struct Timed<'d> {
     data: Cursor<&'d [u8]>,
-    clock: Clock,
+    clock: CpuDeadline,
 }
 
 impl<'d> Timed<'d> {
-    fn new(data: &'d [u8], clock: Clock) -> Timed<'d> {
+    fn new(data: &'d [u8], clock: CpuDeadline) -> Timed<'d> {
         Timed { data: Cursor::new(data), clock }
     }
 }

@@ -232,7 +232,7 @@ fn project(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded>
         walk.budget.time()?;
         let unpacked = walk.budget.unpack(data.len() as u64, &mut ZlibDecoder::new(&data[at..]));
         walk.budget.release(unpacked.data.len());
-        if let crate::budget::End::Exceeded(exceeded) = unpacked.end {
+        if let crate::budget::UnpackEnd::Exceeded(exceeded) = unpacked.end {
             return Err(exceeded);
         }
         // Half of the signature is enough: one that is damaged behind it is shown as well.

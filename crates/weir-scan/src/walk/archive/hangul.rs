@@ -3,7 +3,7 @@
 
 use super::super::Walk;
 use super::super::kind::{COMPOUND, Kind};
-use crate::budget::{End, Exceeded};
+use crate::budget::{Exceeded, UnpackEnd};
 use crate::little_endian::u32_at;
 use flate2::read::DeflateDecoder;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Hangul {
 /// What is packed in a stream. Single files may not be, and then they are known by their own mark.
 pub(super) fn open(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Result<(), Exceeded> {
     let unpacked = walk.budget.unpack(data.len() as u64, &mut DeflateDecoder::new(data));
-    if matches!(unpacked.end, End::Broken(_)) && (Kind::of(data) != Kind::Unknown || data.is_empty()) {
+    if matches!(unpacked.end, UnpackEnd::Broken(_)) && (Kind::of(data) != Kind::Unknown || data.is_empty()) {
         walk.budget.release(unpacked.data.len());
         return Ok(());
     }

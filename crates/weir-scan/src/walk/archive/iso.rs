@@ -31,7 +31,7 @@ const GOES_ON: u8 = 0x80;
 
 /// How the names of a directory are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum NameCoding {
     Octets,
     Joliet,
     /// A second directory that does not say which of both: that of a later version of the standard is written in octets.
@@ -43,7 +43,7 @@ enum Names {
 struct Tree<'d> {
     data: &'d [u8],
     block: usize,
-    names: Names,
+    names: NameCoding,
 }
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
@@ -51,7 +51,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         match (descriptor.first(), descriptor.get(1..6)) {
             (Some(kind @ (1 | 2)), Some(b"CD001")) => {
                 for block in blocks(descriptor) {
-                    let tree = Tree { data, block, names: Names::of(*kind, descriptor) };
+                    let tree = Tree { data, block, names: NameCoding::of(*kind, descriptor) };
                     tree.walk(walk, tree.beginnings(descriptor)?, level)?;
                 }
             }
@@ -68,7 +68,7 @@ pub(super) fn has_directory(data: &[u8]) -> bool {
     let is_volume =
         |descriptor: &&[u8]| matches!(descriptor.first(), Some(1 | 2)) && descriptor.get(1..6) == Some(b"CD001");
     let root = |descriptor: &[u8]| {
-        let tree = Tree { data, block: *blocks(descriptor).first()?, names: Names::Octets };
+        let tree = Tree { data, block: *blocks(descriptor).first()?, names: NameCoding::Octets };
         tree.extent(descriptor.get(156..)?)
     };
     descriptors
@@ -86,14 +86,14 @@ fn blocks(descriptor: &[u8]) -> Vec<usize> {
     if blocks.is_empty() { vec![SECTOR] } else { blocks }
 }
 
-impl Names {
-    fn of(kind: u8, descriptor: &[u8]) -> Names {
+impl NameCoding {
+    fn of(kind: u8, descriptor: &[u8]) -> NameCoding {
         let says = descriptor.get(88..120).unwrap_or_default();
         let is_joliet = [b"%/@", b"%/C", b"%/E"].iter().any(|mark| memchr::memmem::find(says, *mark).is_some());
         match (kind, is_joliet) {
-            (1, _) => Names::Octets,
-            (_, true) => Names::Joliet,
-            _ => Names::Either,
+            (1, _) => NameCoding::Octets,
+            (_, true) => NameCoding::Joliet,
+            _ => NameCoding::Either,
         }
     }
 
@@ -108,9 +108,9 @@ impl Names {
             plain(String::from_utf16_lossy(&units))
         };
         match self {
-            Names::Octets => vec![octets()],
-            Names::Joliet => vec![wide()],
-            Names::Either => vec![octets(), wide()],
+            NameCoding::Octets => vec![octets()],
+            NameCoding::Joliet => vec![wide()],
+            NameCoding::Either => vec![octets(), wide()],
         }
     }
 }

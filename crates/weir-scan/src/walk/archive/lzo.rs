@@ -30,18 +30,18 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
 
 /// The name in the first header.
 fn name_inside(data: &[u8]) -> Option<String> {
-    let header = Header::read(data)?;
+    let header = LzopHeader::read(data)?;
     Some(bounded_name(header.name))
 }
 
-struct Header<'d> {
+struct LzopHeader<'d> {
     flags: u32,
     name: &'d [u8],
     behind: &'d [u8],
 }
 
-impl<'d> Header<'d> {
-    fn read(data: &'d [u8]) -> Option<Header<'d>> {
+impl<'d> LzopHeader<'d> {
+    fn read(data: &'d [u8]) -> Option<LzopHeader<'d>> {
         let mut rest = Octets(data.strip_prefix(MAGIC)?);
         let version = rest.number(2)?;
         // Versions of the library and of who may read it, method, level.
@@ -57,7 +57,7 @@ impl<'d> Header<'d> {
             let length = rest.number(4)? as usize;
             rest.take(length.checked_add(4)?)?;
         }
-        Some(Header { flags, name, behind: rest.0 })
+        Some(LzopHeader { flags, name, behind: rest.0 })
     }
 }
 
@@ -94,7 +94,7 @@ impl Lzop<'_> {
                 Some(flags) => flags,
                 None if self.rest.is_empty() => return Some(false),
                 None => {
-                    let header = Header::read(self.rest)?;
+                    let header = LzopHeader::read(self.rest)?;
                     self.rest = header.behind;
                     *self.flags.insert(header.flags)
                 }

@@ -263,18 +263,18 @@ impl Walk<'_> {
 mod tests {
     use super::*;
     use crate::budget::{Budget, Limits};
-    use crate::walk::{Place, Visit};
+    use crate::walk::{NestedPath, Visit};
 
     /// Breaks at a file of this name.
     struct Breaks(&'static str, Vec<Oddity>);
 
     impl Visit for Breaks {
-        fn file(&mut self, place: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+        fn file(&mut self, place: &NestedPath, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
             assert!(!place.to_string().ends_with(self.0), "on purpose");
             Ok(())
         }
 
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
+        fn odd(&mut self, _: &NestedPath, oddity: Oddity) {
             self.1.push(oddity);
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             walk.holding(&found, |walk, found| walk.file(&[PUT_TOGETHER.into()], "", found, level))?;
         }
         let mut tags = markup::tags(file.data);
-        for Written { names, declared, data } in written(file.data, &mut tags) {
+        for InlineFile { names, declared, data } in written(file.data, &mut tags) {
             walk.budget.entry()?;
             walk.holding(&data, |walk, data| walk.file(&names, &declared, data, level))?;
         }
@@ -87,14 +87,14 @@ fn is_called_page(file: &File<'_>) -> bool {
 }
 
 /// A file that an address holds.
-struct Written {
+struct InlineFile {
     names: Vec<String>,
     declared: String,
     data: Vec<u8>,
 }
 
 /// What people save or a browser opens: in links and frames, and in scripts that give it a name. Pictures, fonts and style sheets stand in many pages.
-fn written<'p>(page: &'p [u8], tags: &'p mut Tags<'_>) -> impl Iterator<Item = Written> + 'p {
+fn written<'p>(page: &'p [u8], tags: &'p mut Tags<'_>) -> impl Iterator<Item = InlineFile> + 'p {
     let in_tags = tags.filter_map(|tag| {
         let (_, attribute) = PLACES.iter().find(|(name, _)| tag.is(name))?;
         let value = tag.value(attribute)?;
@@ -147,7 +147,7 @@ fn saved_as(page: &[u8]) -> Vec<String> {
 }
 
 /// The file of an address that holds one; none if it is a picture or its like.
-fn of_address(address: &[u8], mut names: Vec<String>) -> Option<Written> {
+fn of_address(address: &[u8], mut names: Vec<String>) -> Option<InlineFile> {
     // Browsers leave these out.
     let plain: Vec<u8> = address.iter().filter(|byte| !matches!(byte, b'\t' | b'\r' | b'\n')).copied().collect();
     let start = plain.iter().position(|byte| *byte > b' ' && !b"'\"".contains(byte))?;
@@ -165,7 +165,7 @@ fn of_address(address: &[u8], mut names: Vec<String>) -> Option<Written> {
     if names.is_empty() {
         names.push(WRITTEN.into());
     }
-    Some(Written { names, declared, data })
+    Some(InlineFile { names, declared, data })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::super::{Oddity, Walk};
 use super::pdf_files::CarriedFiles;
 use super::pdf_lock;
 use super::pdf_text::{OBJECT_HEAD, hex, object, object_before, plain_names, string};
-use crate::budget::{End, Exceeded};
+use crate::budget::{Exceeded, UnpackEnd};
 use std::borrow::Cow;
 
 /// How far back the dictionary is searched for, of what only looks like a stream within another one.
@@ -32,7 +32,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     }
     let locked = pdf_lock::is_locked(data);
     let mut active = acts(data);
-    let key = locked.then(|| pdf_lock::Key::of(data)).flatten();
+    let key = locked.then(|| pdf_lock::PdfKey::of(data)).flatten();
     if locked && key.is_none() {
         walk.odd_here(Oddity::Unreadable("a PDF, locked in an unusual way".into()));
     }
@@ -73,7 +73,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
 fn carried(
     walk: &mut Walk<'_>,
     data: &[u8],
-    (locked, key): (bool, Option<&pdf_lock::Key>),
+    (locked, key): (bool, Option<&pdf_lock::PdfKey>),
     files: &CarriedFiles,
     level: u32,
 ) -> Result<(), Exceeded> {
@@ -103,7 +103,7 @@ fn carried(
 }
 
 /// What links, actions and scripts of a locked document say outside of its streams: names and strings, as a document that is not locked has them.
-fn locked_texts(data: &[u8], key: &pdf_lock::Key) -> Vec<u8> {
+fn locked_texts(data: &[u8], key: &pdf_lock::PdfKey) -> Vec<u8> {
     const KEYS: [&[u8]; 5] = [b"/URI", b"/F", b"/UF", b"/Base", b"/JS"];
     let mut out = Vec::new();
     for at in memchr::memchr_iter(b'/', data) {
@@ -133,7 +133,7 @@ fn acts(data: &[u8]) -> bool {
 
 /// Scripts and forms (XFA) in streams of their own. Nothing in such a stream says that it is one, so those that are no pictures, fonts or
 /// tables are opened, if the document has a script or a form at all.
-fn forms(walk: &mut Walk<'_>, data: &[u8], key: Option<&pdf_lock::Key>, level: u32) -> Result<(), Exceeded> {
+fn forms(walk: &mut Walk<'_>, data: &[u8], key: Option<&pdf_lock::PdfKey>, level: u32) -> Result<(), Exceeded> {
     const OTHERS: [&str; 7] = ["/Image", "/FontFile", "/Length1", "/XRef", "/ObjStm", "/EmbeddedFile", "/ICCBased"];
     const WORDS: [&str; 5] = ["<script", "exportDataObject", "app.", "eval(", "unescape("];
     let may = |stream: &Stream<'_>| stream.body.len() <= FORM_MAX && !OTHERS.iter().any(|name| stream.is(name));
@@ -221,7 +221,7 @@ impl<'d> Iterator for Streams<'d> {
 
 impl Stream<'_> {
     /// Takes off the lock of the document.
-    fn unlock(&mut self, key: &pdf_lock::Key) {
+    fn unlock(&mut self, key: &pdf_lock::PdfKey) {
         self.body = Cow::Owned(key.opened(self.object, &self.body));
     }
 
@@ -299,13 +299,13 @@ impl Stream<'_> {
     fn inflated(&self, walk: &mut Walk<'_>, data: &[u8]) -> Result<Vec<u8>, Exceeded> {
         let unpacked = walk.budget.unpack(data.len() as u64, &mut flate2::read::ZlibDecoder::new(data));
         let unpacked = match unpacked.end {
-            End::Exceeded(exceeded) => return Err(exceeded),
-            End::Whole => unpacked,
-            End::Broken(_) => {
+            UnpackEnd::Exceeded(exceeded) => return Err(exceeded),
+            UnpackEnd::Whole => unpacked,
+            UnpackEnd::Broken(_) => {
                 walk.budget.release(unpacked.data.len());
                 let body = data.get(2..).unwrap_or_default();
                 let again = walk.budget.unpack(data.len() as u64, &mut flate2::read::DeflateDecoder::new(body));
-                if let End::Exceeded(exceeded) = again.end {
+                if let UnpackEnd::Exceeded(exceeded) = again.end {
                     return Err(exceeded);
                 }
                 again

@@ -4,7 +4,7 @@
 //! keys of every system and with letters as digits; a name may be an object of its own. Cost: one pass, and a second one for such names.
 
 use super::super::bounded_name;
-use super::pdf_lock::Key;
+use super::pdf_lock::PdfKey;
 use super::pdf_text::{OBJECT_HEAD, object, object_before, plain_names, string};
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ impl CarriedFiles {
     }
 
     /// Names and references in the open: `/F (name)`, `/UF <feff...>`, `/EF << /F 3 0 R >>`.
-    pub(super) fn gather(&mut self, data: &[u8], key: Option<&Key>) {
+    pub(super) fn gather(&mut self, data: &[u8], key: Option<&PdfKey>) {
         for at in memchr::memchr_iter(b'/', data) {
             let word = &data[at + 1..];
             let is_letter = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'#';
@@ -84,7 +84,7 @@ impl CarriedFiles {
     }
 
     /// Names that are objects of their own, once everything else is known.
-    pub(super) fn resolve(&mut self, data: &[u8], key: Option<&Key>) {
+    pub(super) fn resolve(&mut self, data: &[u8], key: Option<&PdfKey>) {
         if self.references.is_empty() {
             return;
         }

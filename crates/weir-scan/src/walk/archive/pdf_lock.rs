@@ -27,7 +27,7 @@ pub(super) fn needs_password(data: &[u8]) -> bool {
 }
 
 /// What opens the streams of a document whose password is empty.
-pub(super) struct Key {
+pub(super) struct PdfKey {
     file: Vec<u8>,
     cipher: Cipher,
     /// What strings are encrypted with.
@@ -58,13 +58,13 @@ impl Cipher {
     }
 }
 
-impl Key {
+impl PdfKey {
     /// The key of a document that opens with an empty password; none if we do not understand its encryption.
-    pub(super) fn of(data: &[u8]) -> Option<Key> {
+    pub(super) fn of(data: &[u8]) -> Option<PdfKey> {
         let lock = Lock::read(data)?;
         let Lock { cipher, of_text, of_files, .. } = lock;
         let has_other_for_files = of_files != cipher;
-        let key = Key { file: lock.key()?, cipher: cipher?, of_text: of_text?, has_other_for_files };
+        let key = PdfKey { file: lock.key()?, cipher: cipher?, of_text: of_text?, has_other_for_files };
         // A key that does not fit its cipher would open every stream or text as nothing, and nothing is clean.
         [key.cipher, key.of_text].iter().all(|cipher| cipher.fits(&key.file)).then_some(key)
     }
@@ -336,7 +336,7 @@ mod tests {
             let filters = "/CF<</A<</CFM/V2>>/B<</CFM/AESV3>>>>";
             let document = String::from_utf8(locked(b"")).unwrap();
             let document = document.replace("/V 2/", &format!("/V 4{filters}/StmF/{streams}/StrF/{texts}/"));
-            Key::of(document.as_bytes()).is_some()
+            PdfKey::of(document.as_bytes()).is_some()
         };
         assert!(with("A", "A") && with("A", "Identity"));
         assert!(!with("B", "A") && !with("A", "B"), "a key of 16 octets is too short for AES with 256 bits");

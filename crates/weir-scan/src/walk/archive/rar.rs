@@ -188,7 +188,7 @@ fn members(
         match looked {
             Ok(true) => {
                 before = Some(names(member));
-                Ok(ExtractionDecision::Extract(Box::new(Writer(out.clone()))))
+                Ok(ExtractionDecision::Extract(Box::new(SharedWriter(out.clone()))))
             }
             Ok(false) => Ok(ExtractionDecision::Skip),
             Err(why) => {
@@ -300,9 +300,9 @@ impl Out {
     }
 }
 
-struct Writer(Rc<RefCell<Out>>);
+struct SharedWriter(Rc<RefCell<Out>>);
 
-impl Write for Writer {
+impl Write for SharedWriter {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
         let mut out = self.0.borrow_mut();
         let length = (out.data.len() + octets.len()) as u64;

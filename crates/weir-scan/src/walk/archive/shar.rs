@@ -40,7 +40,7 @@ fn is_marked(data: &[u8]) -> bool {
 }
 
 /// The files that one command writes; whether there are any.
-fn document(walk: &mut Walk<'_>, command: &Command<'_>, text: &[u8], level: u32) -> Result<bool, Exceeded> {
+fn document(walk: &mut Walk<'_>, command: &ShellCommand<'_>, text: &[u8], level: u32) -> Result<bool, Exceeded> {
     let names: Vec<String> = command.target().map(bounded_name).into_iter().collect();
     let mut found = false;
     let plain = command.without_prefix(text);
@@ -64,10 +64,10 @@ fn document(walk: &mut Walk<'_>, command: &Command<'_>, text: &[u8], level: u32)
 }
 
 /// A line that reads the lines behind it.
-struct Command<'t>(&'t [u8]);
+struct ShellCommand<'t>(&'t [u8]);
 
 struct Document<'t> {
-    command: Command<'t>,
+    command: ShellCommand<'t>,
     text: &'t [u8],
 }
 
@@ -78,7 +78,7 @@ fn documents(data: &[u8]) -> impl Iterator<Item = Document<'_>> {
         loop {
             let (line, behind) = first_line(rest)?;
             rest = behind;
-            let command = Command(line);
+            let command = ShellCommand(line);
             let Some(end) = command.end() else { continue };
             let length = length_up_to(behind, end);
             rest = behind[length..].split_at(behind[length..].len().min(end.len())).1;
@@ -105,7 +105,7 @@ fn length_up_to(text: &[u8], word: &[u8]) -> usize {
     text.len()
 }
 
-impl<'t> Command<'t> {
+impl<'t> ShellCommand<'t> {
     /// The word that ends what it reads.
     fn end(&self) -> Option<&'t [u8]> {
         let at = memchr::memmem::find(self.0, b"<<")? + 2;

@@ -2,7 +2,7 @@
 
 use super::super::kind::Kind;
 use super::super::{File, Oddity, Walk};
-use crate::budget::{End, Exceeded};
+use crate::budget::{Exceeded, UnpackEnd};
 use crate::little_endian::{u16_at, u32_at};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use std::io::{self, Read};
@@ -48,7 +48,7 @@ pub(super) fn first(walk: &mut Walk<'_>, kind: Kind, name: &str, data: &[u8], le
     };
     walk.budget.entry()?;
     let unpacked = walk.budget.unpack(data.len() as u64, &mut reader);
-    if let End::Exceeded(exceeded) = unpacked.end {
+    if let UnpackEnd::Exceeded(exceeded) = unpacked.end {
         return Err(exceeded);
     }
     if !unpacked.data.is_empty() {

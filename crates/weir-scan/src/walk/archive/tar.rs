@@ -199,7 +199,7 @@ fn text(field: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Place, Visit};
+    use crate::walk::{File, NestedPath, Visit};
 
     #[test]
     fn sizes() {
@@ -214,12 +214,12 @@ mod tests {
     struct Listing(Vec<String>);
 
     impl Visit for Listing {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+        fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
             self.0.push(format!("{}={}", file.names.join("|"), String::from_utf8_lossy(file.data)));
             Ok(())
         }
 
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
+        fn odd(&mut self, _: &NestedPath, oddity: Oddity) {
             self.0.push(format!("{oddity:?}"));
         }
     }

@@ -90,9 +90,9 @@ impl SparseMap {
             let hole = place.checked_sub(end)?;
             let (piece, behind) = rest.split_at_checked(usize::try_from(length).ok()?)?;
             (end, rest) = (place.checked_add(length)?, behind);
-            steps.extend([Step::Hole(hole), Step::Data(piece)]);
+            steps.extend([SparseRun::Hole(hole), SparseRun::Data(piece)]);
         }
-        steps.push_back(Step::Hole(self.size.unwrap_or(end).checked_sub(end)?));
+        steps.push_back(SparseRun::Hole(self.size.unwrap_or(end).checked_sub(end)?));
         Some(Whole(steps))
     }
 
@@ -125,25 +125,25 @@ fn decimal(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.trim().parse().ok()
 }
 
-enum Step<'d> {
+enum SparseRun<'d> {
     Hole(u64),
     Data(&'d [u8]),
 }
 
 /// What comes out: holes are zeros.
-pub(super) struct Whole<'d>(VecDeque<Step<'d>>);
+pub(super) struct Whole<'d>(VecDeque<SparseRun<'d>>);
 
 impl Read for Whole<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(step) = self.0.front_mut() {
             let read = match step {
-                Step::Hole(left) => {
+                SparseRun::Hole(left) => {
                     let length = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
                     buffer[..length].fill(0);
                     *left -= length as u64;
                     length
                 }
-                Step::Data(left) => left.read(buffer)?,
+                SparseRun::Data(left) => left.read(buffer)?,
             };
             if read > 0 || buffer.is_empty() {
                 return Ok(read);

@@ -1,6 +1,6 @@
 //! Pages that were saved as a program for archives keeps them (WARC, ISO 28500) or as Safari does (`.webarchive`): each with the files that belong to it.
 
-use super::super::field::Fields;
+use super::super::field::HeaderFields;
 use super::super::transfer::{Padding, base64};
 use super::super::{File, Oddity, Walk, bounded_name};
 use super::is_of_apple;
@@ -143,7 +143,7 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn fields<'t>(header: &'t [u8], name: &str) -> impl Iterator<Item = &'t [u8]> {
-    Fields(header)
+    HeaderFields(header)
         .filter(move |(own, _)| own.eq_ignore_ascii_case(name.as_bytes()))
         .map(|(_, value)| value.trim_ascii())
 }

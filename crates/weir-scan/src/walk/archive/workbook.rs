@@ -118,7 +118,7 @@ fn open(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Resul
 
 fn decrypted(
     walk: &mut Walk<'_>,
-    key: &Key,
+    key: &WorkbookKey,
     names: &[String],
     (data, from): (&[u8], usize),
     level: u32,
@@ -166,23 +166,23 @@ impl<'d> Lock<'d> {
     }
 
     /// The key, if the password fits.
-    fn key(&self, password: &str) -> Option<Key> {
+    fn key(&self, password: &str) -> Option<WorkbookKey> {
         let wide: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         match *self {
             Lock::Xor { key, sum } => {
                 let narrow = &password.as_bytes()[..password.len().min(15)];
                 let fits = !narrow.is_empty() && xor_key(narrow) == key && xor_sum(narrow) == sum;
-                fits.then(|| Key::Xor(xor_octets(narrow, key)))
+                fits.then(|| WorkbookKey::Xor(xor_octets(narrow, key)))
             }
             Lock::Old { salt, check } => {
                 let short = [&Md5::digest(&wide)[..5], salt].concat().repeat(16);
-                let key = Key::Old(Md5::digest(short)[..5].to_vec());
+                let key = WorkbookKey::Old(Md5::digest(short)[..5].to_vec());
                 let plain = rc4(&key.of_block(0), check);
                 (Md5::digest(&plain[..16])[..] == plain[16..]).then_some(key)
             }
             Lock::New { salt, check, length } => {
                 let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[salt, &wide].concat());
-                let key = Key::New(hash.as_ref().to_vec(), length);
+                let key = WorkbookKey::New(hash.as_ref().to_vec(), length);
                 // The length of the hash stands between the two in the open.
                 let plain = rc4(&key.of_block(0), &[&check[..16], &check[20..]].concat());
                 let told = digest(&SHA1_FOR_LEGACY_USE_ONLY, &plain[..16]);
@@ -192,19 +192,19 @@ impl<'d> Lock<'d> {
     }
 }
 
-enum Key {
+enum WorkbookKey {
     Xor([u8; 16]),
     Old(Vec<u8>),
     New(Vec<u8>, usize),
 }
 
-impl Key {
+impl WorkbookKey {
     /// That of a block, for RC4.
     fn of_block(&self, block: u32) -> Vec<u8> {
         match self {
-            Key::Xor(_) => vec![0],
-            Key::Old(base) => Md5::digest([base, &block.to_le_bytes()[..]].concat()).to_vec(),
-            Key::New(base, length) => {
+            WorkbookKey::Xor(_) => vec![0],
+            WorkbookKey::Old(base) => Md5::digest([base, &block.to_le_bytes()[..]].concat()).to_vec(),
+            WorkbookKey::New(base, length) => {
                 let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[base, &block.to_le_bytes()[..]].concat());
                 let mut key = hash.as_ref()[..*length].to_vec();
                 // The shortest one is filled up with zeros.
@@ -217,7 +217,7 @@ impl Key {
     /// The workbook as Excel reads it; what stands before `from` is not encrypted.
     fn opened(&self, data: &[u8], from: usize) -> Vec<u8> {
         let mut out = match self {
-            Key::Xor(_) => data.to_vec(),
+            WorkbookKey::Xor(_) => data.to_vec(),
             // Octets that are not encrypted move the key on all the same.
             _ => data.chunks(BLOCK).zip(0..).flat_map(|(block, number)| rc4(&self.of_block(number), block)).collect(),
         };
@@ -227,7 +227,7 @@ impl Key {
             // Where a sheet begins in the workbook is never encrypted.
             let open = if whole { end } else { begin + if kind == BOUND_SHEET { 4 } else { 0 } }.min(data.len());
             out[behind..open].copy_from_slice(&data[behind..open]);
-            if let Key::Xor(octets) = self {
+            if let WorkbookKey::Xor(octets) = self {
                 for at in open..end {
                     out[at] = data[at].rotate_left(3) ^ octets[(end + at - begin) % 16];
                 }
@@ -304,25 +304,25 @@ mod tests {
     }
 
     /// How a workbook with this password begins, and its key.
-    fn locked(password: &str, way: usize) -> (Vec<u8>, Key) {
+    fn locked(password: &str, way: usize) -> (Vec<u8>, WorkbookKey) {
         let wide: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let (salt, verifier) = ([0x5a; 16], [0x33; 16]);
         match way {
             0 => {
                 let (key, sum) = (xor_key(password.as_bytes()), xor_sum(password.as_bytes()));
                 let told = [[0; 2], key.to_le_bytes(), sum.to_le_bytes()].concat();
-                (told, Key::Xor(xor_octets(password.as_bytes(), key)))
+                (told, WorkbookKey::Xor(xor_octets(password.as_bytes(), key)))
             }
             1 => {
                 let short = [&Md5::digest(&wide)[..5], &salt].concat().repeat(16);
-                let key = Key::Old(Md5::digest(short)[..5].to_vec());
+                let key = WorkbookKey::Old(Md5::digest(short)[..5].to_vec());
                 let check = rc4(&key.of_block(0), &[&verifier[..], &Md5::digest(verifier)].concat());
                 ([b"\x01\0\x01\0\x01\0".as_slice(), &salt, &check].concat(), key)
             }
             _ => {
                 let length = if way == 2 { 5 } else { 16 };
                 let base = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[&salt[..], &wide].concat());
-                let key = Key::New(base.as_ref().to_vec(), length);
+                let key = WorkbookKey::New(base.as_ref().to_vec(), length);
                 let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &verifier);
                 let check = rc4(&key.of_block(0), &[&verifier[..], hash.as_ref()].concat());
                 let header = [[4, 0x68, 1, 0, length as u32 * 8].map(u32::to_le_bytes).concat(), vec![0; 14]].concat();
@@ -346,7 +346,7 @@ mod tests {
         let plain = workbook(&told, sheets);
         let from = 20 + 4 + told.len();
         let mut out = key.opened(&plain, from);
-        if let Key::Xor(octets) = key {
+        if let WorkbookKey::Xor(octets) = key {
             // Only this way is not its own inverse.
             for Record { kind, begin, end } in records(&plain) {
                 let open = if kind == BOUND_SHEET { begin + 4 } else { begin };

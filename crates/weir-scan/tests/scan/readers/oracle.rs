@@ -2,7 +2,7 @@
 
 use mail_parser::{Message, MessageParser, MimeHeaders, PartType};
 use weir_scan::budget::{Budget, Exceeded, Limits};
-use weir_scan::walk::{File, Oddity, Place, Visit, walk};
+use weir_scan::walk::{File, NestedPath, Oddity, Visit, walk};
 
 /// Something that a reader shows: a name, which may be empty, and its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub(crate) struct Leaf {
 struct Found(Vec<(Vec<String>, Vec<u8>)>);
 
 impl Visit for Found {
-    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+    fn file(&mut self, _: &NestedPath, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         self.0.push((file.names.to_vec(), comparable(file.data)));
         Ok(())
     }
 
-    fn odd(&mut self, _: &Place, _: Oddity) {}
+    fn odd(&mut self, _: &NestedPath, _: Oddity) {}
 }
 
 /// Line ends and blanks around a body are nobody's business, and Dovecot writes 0x80 for a NUL.

@@ -7,7 +7,7 @@
 
 mod protocol;
 
-use super::carrier::{CarrierError, Connect, Connection, Stream};
+use super::carrier::{CarrierError, CarrierStream, Connect, Connection};
 use bytes::BytesMut;
 use protocol::{Info, Login, Text};
 use rustls::pki_types::ServerName;
@@ -144,7 +144,12 @@ impl Nats {
         Nats { settings }
     }
 
-    async fn introduce(&self, stream: &mut dyn Stream, tls: bool, codec: &mut Text) -> Result<BytesMut, CarrierError> {
+    async fn introduce(
+        &self,
+        stream: &mut dyn CarrierStream,
+        tls: bool,
+        codec: &mut Text,
+    ) -> Result<BytesMut, CarrierError> {
         let local = is_loopback(&self.settings.url.host);
         if !tls && !local && self.settings.url.login != Login::None {
             let why = "the password would cross the network unencrypted: use tls:// in the NATS URL";
@@ -185,7 +190,7 @@ impl Connect for Nats {
         socket.set_nodelay(true)?;
         let info = read_info(&mut socket).await?;
         let tls = url.tls || info.tls_required;
-        let mut stream: Box<dyn Stream> = if tls {
+        let mut stream: Box<dyn CarrierStream> = if tls {
             let name = ServerName::try_from(url.host.clone());
             let name = name.map_err(|_| CarrierError::Setting("the host is no name for TLS".to_owned()))?;
             Box::new(TlsConnector::from(Arc::new(self.tls_config()?)).connect(name, socket).await?)

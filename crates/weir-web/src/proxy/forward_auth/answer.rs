@@ -18,7 +18,7 @@ use super::super::refusal::Refusal;
 use super::super::site::{ActiveBackend, Site};
 use super::super::vouching::{tally, vouch};
 use super::Door;
-use super::held_slots::Begun;
+use super::held_slots::QuestionStatus;
 use super::question::{Question, RequestId, Unclear};
 use crate::admission::{Class, Permit};
 use crate::identity::{Identities, Identity};
@@ -77,9 +77,9 @@ impl Door {
         let asked = AskedRequest { page_follows, ..self.read(site, fields, self.settings.hears_ends())? };
         let id = asked.id.clone().unwrap_or_else(|| RequestId::own(self.next.fetch_add(1, Ordering::Relaxed)));
         let place = match self.slots.begin(id) {
-            Begun::New(place) => place,
-            Begun::Again => return Ok(None),
-            Begun::Stale => return Err(No::Stale),
+            QuestionStatus::New(place) => place,
+            QuestionStatus::Again => return Ok(None),
+            QuestionStatus::Stale => return Err(No::Stale),
         };
         let (permit, now) = self.wait(site, &asked).await?;
         let held = if self.settings.hears_ends() { self.settings.longest } else { self.settings.lease };

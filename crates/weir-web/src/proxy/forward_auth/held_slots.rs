@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::log_line::End;
+use super::log_line::RequestEnd;
 use super::question::RequestId;
 use crate::admission::Permit;
 
@@ -43,7 +43,7 @@ enum Held {
 
 /// What becomes of a question.
 #[derive(Debug)]
-pub(super) enum Begun {
+pub(super) enum QuestionStatus {
     /// It may wait for a slot.
     New(WaitingPlace),
     /// The same request has a slot already: proxies may ask again after an internal redirect.
@@ -61,7 +61,7 @@ pub(super) struct WaitingPlace {
 
 /// What a line of the log did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ended {
+pub(super) enum SlotEffect {
     /// A slot is free, or will be in a moment.
     Slot,
     /// It had none (yet).
@@ -69,23 +69,23 @@ pub(super) enum Ended {
 }
 
 impl HeldSlots {
-    pub(super) fn begin(self: &Arc<HeldSlots>, id: RequestId) -> Begun {
+    pub(super) fn begin(self: &Arc<HeldSlots>, id: RequestId) -> QuestionStatus {
         let hash = self.hasher.hash_one(&id);
         let mut inner = self.lock();
         match inner.requests.get(&id) {
-            Some(Held::Slot(..)) => return Begun::Again,
-            Some(Held::Waiting | Held::Left(..)) => return Begun::Stale,
-            None if inner.is_ended.contains(&hash) => return Begun::Stale,
+            Some(Held::Slot(..)) => return QuestionStatus::Again,
+            Some(Held::Waiting | Held::Left(..)) => return QuestionStatus::Stale,
+            None if inner.is_ended.contains(&hash) => return QuestionStatus::Stale,
             None => {}
         }
         inner.requests.insert(id.clone(), Held::Waiting);
         drop(inner);
-        Begun::New(WaitingPlace { slots: Arc::clone(self), id: Some(id) })
+        QuestionStatus::New(WaitingPlace { slots: Arc::clone(self), id: Some(id) })
     }
 
     /// The proxy says that a request is over. If its client left early, the application may work on: the slot is kept for as long as such requests
     /// usually take, since otherwise whoever asks and leaves at once would have more of the application than others.
-    pub(super) fn end(&self, End { id, early }: &End) -> Ended {
+    pub(super) fn end(&self, RequestEnd { id, early }: &RequestEnd) -> SlotEffect {
         let hash = self.hasher.hash_one(id);
         let mut inner = self.lock();
         inner.remember(hash);
@@ -93,13 +93,13 @@ impl HeldSlots {
             Some(Held::Slot(permit, until)) if *early && Instant::now() < usual_end(&permit) => {
                 let until = until.min(usual_end(&permit));
                 inner.requests.insert(id.clone(), Held::Left(permit, until));
-                return Ended::Slot;
+                return SlotEffect::Slot;
             }
             held => held,
         };
         drop(inner);
         // A permit is dropped here, after the lock.
-        if matches!(held, Some(Held::Slot(..))) { Ended::Slot } else { Ended::NoSlot }
+        if matches!(held, Some(Held::Slot(..))) { SlotEffect::Slot } else { SlotEffect::NoSlot }
     }
 
     /// Ends the slots whose time is over, and returns of how many the proxy has said nothing.
@@ -198,13 +198,13 @@ mod tests {
         RequestId::read(format!("{number:032}").as_bytes()).unwrap()
     }
 
-    fn end(number: u32) -> End {
-        End { id: id(number), early: false }
+    fn end(number: u32) -> RequestEnd {
+        RequestEnd { id: id(number), early: false }
     }
 
     fn begin(slots: &Arc<HeldSlots>, number: u32) -> WaitingPlace {
         match slots.begin(id(number)) {
-            Begun::New(place) => place,
+            QuestionStatus::New(place) => place,
             other => panic!("it is new: {other:?}"),
         }
     }
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!((slots.count(), queue.view().running), (2, 2));
         assert_eq!(
             (slots.end(&end(1)), slots.end(&end(1)), slots.end(&end(9))),
-            (Ended::Slot, Ended::NoSlot, Ended::NoSlot)
+            (SlotEffect::Slot, SlotEffect::NoSlot, SlotEffect::NoSlot)
         );
         assert_eq!((slots.expire(now), slots.count(), queue.view().running), (0, 1, 1));
         assert_eq!((slots.expire(later), slots.count(), queue.view().running), (1, 0, 0));
@@ -229,11 +229,11 @@ mod tests {
         let (queue, slots) = (queue(), Arc::new(HeldSlots::default()));
         let until = Instant::now() + Duration::from_secs(9);
         let waits = begin(&slots, 1);
-        assert!(matches!(slots.begin(id(1)), Begun::Stale), "the same request waits already");
+        assert!(matches!(slots.begin(id(1)), QuestionStatus::Stale), "the same request waits already");
         assert!(waits.hold(permit(&queue), until));
-        assert!(matches!(slots.begin(id(1)), Begun::Again), "an internal redirect");
+        assert!(matches!(slots.begin(id(1)), QuestionStatus::Again), "an internal redirect");
         slots.end(&end(1));
-        assert!(matches!(slots.begin(id(1)), Begun::Stale), "a name is not used again");
+        assert!(matches!(slots.begin(id(1)), QuestionStatus::Stale), "a name is not used again");
         // Who leaves the queue may come again: it had nothing.
         drop(begin(&slots, 2));
         drop(begin(&slots, 2));
@@ -244,7 +244,7 @@ mod tests {
     async fn a_line_that_comes_before_its_question_or_its_slot_leaves_no_slot_behind() {
         let (queue, slots) = (queue(), Arc::new(HeldSlots::default()));
         slots.end(&end(1));
-        assert!(matches!(slots.begin(id(1)), Begun::Stale));
+        assert!(matches!(slots.begin(id(1)), QuestionStatus::Stale));
         let waits = begin(&slots, 2);
         slots.end(&end(2));
         assert!(!waits.hold(permit(&queue), Instant::now() + Duration::from_secs(9)));
@@ -256,12 +256,12 @@ mod tests {
         let (queue, slots) = (queue(), Arc::new(HeldSlots::default()));
         let until = Instant::now() + Duration::from_secs(3_600);
         assert!(begin(&slots, 1).hold(permit(&queue), until));
-        assert_eq!(slots.end(&End { id: id(1), early: true }), Ended::Slot);
+        assert_eq!(slots.end(&RequestEnd { id: id(1), early: true }), SlotEffect::Slot);
         assert_eq!((slots.count(), queue.view().running), (1, 1));
         // What such a request costs before any was measured.
         assert_eq!(slots.expire(Instant::now() + Duration::from_secs(60)), 0, "the proxy has said it");
         assert_eq!(queue.view().running, 0);
-        assert!(matches!(slots.begin(id(1)), Begun::Stale));
+        assert!(matches!(slots.begin(id(1)), QuestionStatus::Stale));
     }
 
     #[test]

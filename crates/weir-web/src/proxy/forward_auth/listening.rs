@@ -21,7 +21,7 @@ use super::super::door_settings::DoorSettings;
 use super::super::error::GateError;
 use super::Door;
 use super::answer::answer;
-use super::held_slots::Ended;
+use super::held_slots::SlotEffect;
 use super::log_line::{LINE_BYTES_MAX, ended};
 
 /// How often slots are looked for whose time is over.
@@ -222,9 +222,9 @@ impl Door {
     /// One line of a log.
     fn hear(&self, line: &[u8]) {
         let counter = match ended(line).map(|end| self.slots.end(&end)) {
-            Some(Ended::Slot) => &self.ended_by_log,
+            Some(SlotEffect::Slot) => &self.ended_by_log,
             // Of a request that was refused, or left while it waited.
-            Some(Ended::NoSlot) => return,
+            Some(SlotEffect::NoSlot) => return,
             None => &self.unreadable_lines,
         };
         counter.fetch_add(1, Ordering::Relaxed);

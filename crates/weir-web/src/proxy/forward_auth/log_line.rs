@@ -18,7 +18,7 @@ const FIELD: &str = "X-Weir-Request";
 
 /// What one line says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct End {
+pub struct RequestEnd {
     pub id: RequestId,
     /// Whether the client left before its answer. The application may work on then.
     pub early: bool,
@@ -35,22 +35,22 @@ struct CaddyLine {
 const LEFT: [u16; 2] = [499, 0];
 
 /// The request that is over, by one datagram.
-pub fn ended(line: &[u8]) -> Option<End> {
+pub fn ended(line: &[u8]) -> Option<RequestEnd> {
     let line = line.trim_ascii();
     if line.starts_with(b"{") { of_caddy(line) } else { of_syslog(line) }
 }
 
-fn of_caddy(line: &[u8]) -> Option<End> {
+fn of_caddy(line: &[u8]) -> Option<RequestEnd> {
     let CaddyLine { status, mut resp_headers } = serde_json::from_slice(line).ok()?;
     match &resp_headers.remove(FIELD)?[..] {
-        [id] => Some(End { id: RequestId::read(id.as_bytes())?, early: LEFT.contains(&status) }),
+        [id] => Some(RequestEnd { id: RequestId::read(id.as_bytes())?, early: LEFT.contains(&status) }),
         _ => None,
     }
 }
 
 /// `<190>Nov 17 21:06:34 machine nginx: ID STATUS …`; the machine and what follows the name may be left out. After the status HAProxy
 /// writes how the request ended: `--` if it was complete, a leading `C` if the client left.
-fn of_syslog(line: &[u8]) -> Option<End> {
+fn of_syslog(line: &[u8]) -> Option<RequestEnd> {
     let behind = line.strip_prefix(b"<")?;
     let priority = behind.iter().position(|octet| *octet == b'>').filter(|at| (1..=3).contains(at))?;
     let text = behind.get(priority + 1..)?;
@@ -60,7 +60,7 @@ fn of_syslog(line: &[u8]) -> Option<End> {
     let id = RequestId::read(words.next()?)?;
     let status = words.next().and_then(|word| std::str::from_utf8(word).ok()).and_then(|word| word.parse().ok());
     let ended = words.next().filter(|word| word.len() == 2).is_some_and(|word| word.starts_with(b"C"));
-    Some(End { id, early: ended || status.is_some_and(|status| LEFT.contains(&status)) })
+    Some(RequestEnd { id, early: ended || status.is_some_and(|status| LEFT.contains(&status)) })
 }
 
 #[cfg(test)]
@@ -69,8 +69,8 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef";
 
-    fn end(early: bool) -> Option<End> {
-        RequestId::read(ID.as_bytes()).map(|id| End { id, early })
+    fn end(early: bool) -> Option<RequestEnd> {
+        RequestId::read(ID.as_bytes()).map(|id| RequestEnd { id, early })
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::door_settings::DoorSettings;
 use super::error::GateError;
-use super::thread::Shared;
+use super::thread::ProxyShared;
 use crate::view::DoorView;
 use held_slots::HeldSlots;
 use listening::Sockets;
@@ -30,7 +30,7 @@ use listening::Sockets;
 /// What all questions and log lines share.
 #[derive(Debug)]
 pub(super) struct Door {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     settings: DoorSettings,
     slots: Arc<HeldSlots>,
     listeners: Vec<String>,
@@ -44,7 +44,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn open(shared: Arc<Shared>, settings: &DoorSettings) -> Result<(Arc<Door>, Sockets), GateError> {
+    pub(super) fn open(shared: Arc<ProxyShared>, settings: &DoorSettings) -> Result<(Arc<Door>, Sockets), GateError> {
         let (sockets, listeners, logs) = Sockets::open(settings)?;
         let door = Door {
             shared,

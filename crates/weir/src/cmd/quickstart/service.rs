@@ -1,6 +1,6 @@
 //! Starts Weir: by systemd if it runs on this machine, otherwise in the foreground.
 
-use super::{Place, SYSTEM_CONFIG};
+use super::{InstallPaths, SYSTEM_CONFIG};
 use crate::folder_args::SYSTEM_DATA;
 use crate::machine::Machine;
 use anyhow::{Context, bail};
@@ -36,7 +36,7 @@ pub(super) fn has_unit() -> bool {
     UNIT_FOLDERS.iter().any(|folder| Path::new(folder).join("weir.service").exists())
 }
 
-pub(super) fn start(place: &Place, machine: &Machine, out: &mut dyn Write) -> anyhow::Result<Started> {
+pub(super) fn start(place: &InstallPaths, machine: &Machine, out: &mut dyn Write) -> anyhow::Result<Started> {
     let unit = has_unit();
     let usual = place.config == Path::new(SYSTEM_CONFIG) && place.data == Path::new(SYSTEM_DATA);
     if machine.systemd && machine.root && unit && usual {
@@ -58,7 +58,7 @@ pub(super) fn start(place: &Place, machine: &Machine, out: &mut dyn Write) -> an
 
 /// The command for `weir up`. It runs as the service's user if that user exists and we are root, because nothing that strangers talk to
 /// should be root.
-fn command(place: &Place, root: bool) -> anyhow::Result<Command> {
+fn command(place: &InstallPaths, root: bool) -> anyhow::Result<Command> {
     let program = std::env::current_exe()?;
     let mut command = Command::new("setpriv");
     // If this process is killed, Weir ends as well.

@@ -1,6 +1,6 @@
 //! Tries the new Weir from this machine, and prints the result.
 
-use super::Place;
+use super::InstallPaths;
 use super::plan::Trial;
 use crate::control::Control;
 use crate::folder_args::FolderArgs;
@@ -27,7 +27,7 @@ const PATIENCE_FOR_AUTHORITY: Duration = Duration::from_secs(120);
 const PATIENCE_FOR_LAB: Duration = Duration::from_secs(60);
 
 /// Tries everything and prints what does not work. A failed trial does not make quickstart fail.
-pub(super) fn run(trial: &Trial, place: &Place, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn run(trial: &Trial, place: &InstallPaths, out: &mut dyn Write) -> anyhow::Result<()> {
     match trial {
         Trial::Nothing => Ok(()),
         Trial::Web { host, plain, secure, authority } => {
@@ -55,7 +55,7 @@ fn report(out: &mut dyn Write, what: &str, outcome: anyhow::Result<String>) -> a
     Ok(out.flush()?)
 }
 
-fn wait_for_certificate(place: &Place, out: &mut dyn Write) -> anyhow::Result<()> {
+fn wait_for_certificate(place: &InstallPaths, out: &mut dyn Write) -> anyhow::Result<()> {
     let begun = Instant::now();
     writeln!(out, "Waiting for the certificate ...")?;
     out.flush()?;
@@ -174,7 +174,7 @@ impl SmtpSession {
 }
 
 /// Submits a harmless text and waits for the verdict.
-fn sample(place: &Place) -> anyhow::Result<String> {
+fn sample(place: &InstallPaths) -> anyhow::Result<String> {
     let file = std::env::temp_dir().join(format!("weir-quickstart-{}.txt", std::process::id()));
     std::fs::write(&file, format!("A harmless sample of {:?}.\n", SystemTime::now()))?;
     let weir = |args: &[&str]| -> anyhow::Result<String> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use weir_core::feeds::{LastLimit, Limits, Plan};
 use weir_settings::units::Size;
 use weir_sim::feeds::{
-    BesideLine, Experiment, LineRow, Paper, PaperTask, PerFeed, Report, Server, paper_svg, report_svg,
+    BesideLine, Experiment, LineRow, Paper, PaperServer, PaperTask, PerFeed, Report, paper_svg, report_svg,
 };
 use weir_sim::input::InputError;
 
@@ -288,7 +288,7 @@ fn print_paper_only(out: &mut dyn Write, paper: &Paper) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn print_server(out: &mut dyn Write, server: &Server) -> anyhow::Result<()> {
+fn print_server(out: &mut dyn Write, server: &PaperServer) -> anyhow::Result<()> {
     writeln!(
         out,
         "\nServer #{} with the stand-in (λ {}, t0 {} s, ts {} s/B); λ max without limits {:.3}/s.\n",

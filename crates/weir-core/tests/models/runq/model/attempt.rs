@@ -1,7 +1,7 @@
 //! What a VM does with a sample: from its start to its end.
 
 use super::{At, Model, Vm};
-use weir_core::runq::{Assignment, AttemptId, End, Output, PluginId, StopReason, Strain, VmId, Waiting};
+use weir_core::runq::{Assignment, AttemptId, Output, PluginId, SampleEnd, StopReason, Strain, VmId, Waiting};
 
 impl Model {
     pub(super) fn stop(&mut self, vm: VmId, reason: StopReason) {
@@ -32,7 +32,7 @@ impl Model {
         self.groups[g].vms[v].1 = Vm::OnRevert;
         self.samples[sample].charged += u8::from(!fruitful);
         if self.samples[sample].charged >= self.settings.attempts_max {
-            self.end(sample, End::Quarantined);
+            self.end(sample, SampleEnd::Quarantined);
         } else {
             self.enqueue(sample);
         }
@@ -54,14 +54,14 @@ impl Model {
                     self.end_or_enqueue(s);
                 }
             }
-            At::Ended(_) if needs.plugins.is_empty() => self.end(s, End::Done),
+            At::Ended(_) if needs.plugins.is_empty() => self.end(s, SampleEnd::Done),
             At::PutOff => {
                 let sample = &mut self.samples[s];
                 if sample.charged == self.settings.attempts_max {
                     sample.charged -= 1;
                 }
                 if needs.plugins.is_empty() {
-                    self.end(s, End::Done);
+                    self.end(s, SampleEnd::Done);
                 }
             }
             At::Ended(_) | At::Running(_) => {}
@@ -70,7 +70,7 @@ impl Model {
 
     fn end_or_enqueue(&mut self, s: usize) {
         if self.samples[s].remaining.is_empty() {
-            self.end(s, End::Done);
+            self.end(s, SampleEnd::Done);
         } else {
             self.enqueue(s);
         }

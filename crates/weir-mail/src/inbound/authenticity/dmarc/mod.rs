@@ -9,8 +9,8 @@ mod record;
 
 pub use record::Wish;
 
-use super::names::{Names, NoRecord};
-use record::{Record, Suffix};
+use super::names::{DnsResolver, NoRecord};
+use record::{DmarcRecord, Suffix};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// What DMARC says of a domain in From.
@@ -73,16 +73,16 @@ pub(super) struct Policy {
 struct Applicable {
     /// The domain that all of one owner's domains are below.
     organization: String,
-    record: Record,
+    record: DmarcRecord,
     wish: Wish,
 }
 
 /// Records on the way up from a domain, the longest name first.
-type Walk = Vec<(String, Record)>;
+type Walk = Vec<(String, DmarcRecord)>;
 
 impl Policy {
     /// Finds the policy for a domain in From.
-    pub(super) async fn of(names: &Names, domain: &str) -> Policy {
+    pub(super) async fn of(names: &DnsResolver, domain: &str) -> Policy {
         Policy { domain: domain.to_owned(), found: applicable(names, domain).await }
     }
 
@@ -106,7 +106,7 @@ impl Policy {
     }
 
     /// Holds what is confirmed against the policy.
-    pub(super) async fn judge(&self, names: &Names, confirmed: &[Confirmed]) -> Finding {
+    pub(super) async fn judge(&self, names: &DnsResolver, confirmed: &[Confirmed]) -> Finding {
         let finding = |result, wish, percent| Finding { domain: self.domain.clone(), result, wish, percent };
         let applicable = match &self.found {
             Err(_) => return finding(DmarcResult::TempError, Wish::None, 100),
@@ -127,7 +127,7 @@ impl Policy {
         finding(result, applicable.wish, applicable.record.percent)
     }
 
-    async fn aligns(&self, names: &Names, one: &Confirmed, policy: &Applicable) -> Result<bool, NoRecord> {
+    async fn aligns(&self, names: &DnsResolver, one: &Confirmed, policy: &Applicable) -> Result<bool, NoRecord> {
         let strict = if one.by_dkim { policy.record.strict_dkim } else { policy.record.strict_spf };
         if one.domain == self.domain {
             return Ok(true);
@@ -161,7 +161,7 @@ impl Finding {
     }
 }
 
-async fn applicable(names: &Names, domain: &str) -> Result<Option<Applicable>, NoRecord> {
+async fn applicable(names: &DnsResolver, domain: &str) -> Result<Option<Applicable>, NoRecord> {
     let walk = walk(names, domain).await?;
     let organization = organization(&walk, domain);
     let own = walk.iter().find(|(name, _)| name == domain);
@@ -180,7 +180,7 @@ async fn applicable(names: &Names, domain: &str) -> Result<Option<Applicable>, N
 }
 
 /// The records on the way up from a domain. From a name of more than eight labels the way goes straight to seven.
-async fn walk(names: &Names, domain: &str) -> Result<Walk, NoRecord> {
+async fn walk(names: &DnsResolver, domain: &str) -> Result<Walk, NoRecord> {
     let labels: Vec<&str> = domain.split('.').collect();
     let mut found = Walk::new();
     let mut count = labels.len();
@@ -191,7 +191,7 @@ async fn walk(names: &Names, domain: &str) -> Result<Walk, NoRecord> {
             Err(NoRecord::NoName | NoRecord::Empty) => Vec::new(),
             Err(NoRecord::Unknown) => return Err(NoRecord::Unknown),
         };
-        let mut records = texts.iter().filter_map(|text| Record::parse(text));
+        let mut records = texts.iter().filter_map(|text| DmarcRecord::parse(text));
         if let (Some(record), None) = (records.next(), records.next()) {
             let last = record.suffix != Suffix::Unsaid;
             found.push((name, record));
@@ -222,7 +222,7 @@ fn one_label_below(suffix: &str, start: &str) -> String {
     labels.get(labels.len().saturating_sub(wanted)..).unwrap_or_default().join(".")
 }
 
-async fn exists(names: &Names, domain: &str) -> Result<bool, NoRecord> {
+async fn exists(names: &DnsResolver, domain: &str) -> Result<bool, NoRecord> {
     match names.addresses(domain, IpAddr::V4(Ipv4Addr::UNSPECIFIED)).await {
         Ok(_) | Err(NoRecord::Empty) => Ok(true),
         Err(NoRecord::NoName) => Ok(false),

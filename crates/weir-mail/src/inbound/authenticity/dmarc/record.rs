@@ -22,7 +22,7 @@ pub(super) enum Suffix {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct DmarcRecord {
     /// For mail of the domain itself; none if the record does not say anything usable.
     pub(super) wish: Option<Wish>,
     /// For mail of the domains below it.
@@ -38,9 +38,9 @@ pub(super) struct Record {
     pub(super) percent: u8,
 }
 
-impl Record {
+impl DmarcRecord {
     /// Reads a TXT record; nothing if it is no DMARC record.
-    pub(super) fn parse(text: &[u8]) -> Option<Record> {
+    pub(super) fn parse(text: &[u8]) -> Option<DmarcRecord> {
         let text = std::str::from_utf8(text).ok()?;
         let (version, rest) = text.split_once(';').unwrap_or((text, ""));
         let (name, version) = version.split_once('=')?;
@@ -53,7 +53,7 @@ impl Record {
         let wish = value(&tags, "p").and_then(wish).or_else(|| wants_reports(&tags).then_some(Wish::None));
         let below = value(&tags, "sp").and_then(self::wish).or(wish);
         let is = |name: &str, wanted: &str| value(&tags, name).is_some_and(|value| value.eq_ignore_ascii_case(wanted));
-        Some(Record {
+        Some(DmarcRecord {
             wish,
             below,
             absent: value(&tags, "np").and_then(self::wish).or(below),
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn records_are_read_as_far_as_they_can_be() {
-        let read = |text: &str| Record::parse(text.as_bytes());
+        let read = |text: &str| DmarcRecord::parse(text.as_bytes());
         let plain = read("v=DMARC1; p=reject; pct=20; adkim=s; sp=none; t=y; psd=n").unwrap();
         assert_eq!((plain.wish, plain.below, plain.absent), (Some(Wish::Reject), Some(Wish::None), Some(Wish::None)));
         assert_eq!((plain.percent, plain.strict_dkim, plain.strict_spf), (20, true, false));

@@ -7,10 +7,10 @@
 mod domain_spec;
 mod record;
 
-use super::names::{Names, NoRecord, can_be_name};
+use super::names::{DnsResolver, NoRecord, can_be_name};
 use domain_spec::{DomainSpec, Values};
 use mail_auth::SpfResult;
-use record::{Directive, Mechanism, Prefixes, Record, is_spf};
+use record::{Directive, Mechanism, Prefixes, SpfRecord, is_spf};
 use std::net::IpAddr;
 use std::pin::Pin;
 
@@ -32,7 +32,7 @@ pub(super) struct SpfIdentity<'a> {
 }
 
 /// Whether this client may send for the domain of this sender.
-pub(super) async fn check(names: &Names, identity: SpfIdentity<'_>) -> SpfResult {
+pub(super) async fn check(names: &DnsResolver, identity: SpfIdentity<'_>) -> SpfResult {
     let local = if identity.local.is_empty() { "postmaster" } else { identity.local };
     let identity = SpfIdentity { client: identity.client.to_canonical(), local, ..identity };
     let mut check = Check { names, identity, lookups: 0, void: 0, confirmed_name: None };
@@ -40,7 +40,7 @@ pub(super) async fn check(names: &Names, identity: SpfIdentity<'_>) -> SpfResult
 }
 
 struct Check<'a> {
-    names: &'a Names,
+    names: &'a DnsResolver,
     identity: SpfIdentity<'a>,
     lookups: u32,
     void: u32,
@@ -48,7 +48,7 @@ struct Check<'a> {
 }
 
 /// What ends a check at once.
-type Ended<T> = Result<T, SpfResult>;
+type SpfStep<T> = Result<T, SpfResult>;
 
 impl Check<'_> {
     /// `check_host()` for a domain.
@@ -62,7 +62,7 @@ impl Check<'_> {
     }
 
     /// The one record of a domain.
-    async fn record(&self, domain: &str) -> Ended<Record> {
+    async fn record(&self, domain: &str) -> SpfStep<SpfRecord> {
         if !can_be_name(domain) || !domain.trim_end_matches('.').contains('.') {
             return Err(SpfResult::None);
         }
@@ -74,12 +74,12 @@ impl Check<'_> {
         let mut records = texts.iter().filter(|text| is_spf(text));
         match (records.next(), records.next()) {
             (None, _) => Err(SpfResult::None),
-            (Some(text), None) => Record::parse(text).map_err(|_| SpfResult::PermError),
+            (Some(text), None) => SpfRecord::parse(text).map_err(|_| SpfResult::PermError),
             (Some(_), Some(_)) => Err(SpfResult::PermError),
         }
     }
 
-    async fn evaluate(&mut self, domain: &str, record: &Record) -> Ended<SpfResult> {
+    async fn evaluate(&mut self, domain: &str, record: &SpfRecord) -> SpfStep<SpfResult> {
         for Directive { result, mechanism } in &record.directives {
             if self.matches(domain, mechanism).await? {
                 return Ok(*result);
@@ -94,7 +94,7 @@ impl Check<'_> {
         }
     }
 
-    async fn matches(&mut self, domain: &str, mechanism: &Mechanism) -> Ended<bool> {
+    async fn matches(&mut self, domain: &str, mechanism: &Mechanism) -> SpfStep<bool> {
         let client = self.identity.client;
         match mechanism {
             Mechanism::All => Ok(true),
@@ -124,7 +124,7 @@ impl Check<'_> {
         }
     }
 
-    async fn includes(&mut self, domain: &str, target: &DomainSpec) -> Ended<bool> {
+    async fn includes(&mut self, domain: &str, target: &DomainSpec) -> SpfStep<bool> {
         let target = self.target(domain, Some(target)).await?;
         match self.host(target).await {
             SpfResult::Pass => Ok(true),
@@ -134,7 +134,7 @@ impl Check<'_> {
         }
     }
 
-    async fn is_exchanger(&mut self, domain: &str, prefixes: Prefixes) -> Ended<bool> {
+    async fn is_exchanger(&mut self, domain: &str, prefixes: Prefixes) -> SpfStep<bool> {
         let exchangers = self.names.exchangers(domain).await;
         let exchangers = self.found(exchangers)?;
         if exchangers.len() > NAMES_MAX {
@@ -153,7 +153,7 @@ impl Check<'_> {
     }
 
     /// The names that the client claims and that lead back to it. A failure here means that nothing matches; it is not an error.
-    async fn confirmed_names(&mut self, counted: bool) -> Ended<Vec<String>> {
+    async fn confirmed_names(&mut self, counted: bool) -> SpfStep<Vec<String>> {
         let client = self.identity.client;
         let claimed = match self.names.claimed_names(client).await {
             Ok(claimed) => claimed,
@@ -173,7 +173,7 @@ impl Check<'_> {
     }
 
     /// The domain that a term is about; the term counts as one that asks the DNS.
-    async fn target(&mut self, domain: &str, target: Option<&DomainSpec>) -> Ended<String> {
+    async fn target(&mut self, domain: &str, target: Option<&DomainSpec>) -> SpfStep<String> {
         self.count_lookup()?;
         match target {
             Some(target) => self.expand(target, domain).await,
@@ -181,7 +181,7 @@ impl Check<'_> {
         }
     }
 
-    async fn expand(&mut self, spec: &DomainSpec, domain: &str) -> Ended<String> {
+    async fn expand(&mut self, spec: &DomainSpec, domain: &str) -> SpfStep<String> {
         if spec.wants_confirmed_name() && self.confirmed_name.is_none() {
             let names = self.confirmed_names(false).await?;
             // The domain itself is the best answer, then a name below it, then any.
@@ -200,7 +200,7 @@ impl Check<'_> {
     }
 
     /// What was found, which may be nothing a few times.
-    fn found<T>(&mut self, answer: Result<Vec<T>, NoRecord>) -> Ended<Vec<T>> {
+    fn found<T>(&mut self, answer: Result<Vec<T>, NoRecord>) -> SpfStep<Vec<T>> {
         match answer {
             Ok(found) => Ok(found),
             Err(NoRecord::Unknown) => Err(SpfResult::TempError),
@@ -208,12 +208,12 @@ impl Check<'_> {
         }
     }
 
-    fn count_lookup(&mut self) -> Ended<()> {
+    fn count_lookup(&mut self) -> SpfStep<()> {
         self.lookups += 1;
         if self.lookups > LOOKUPS_MAX { Err(SpfResult::PermError) } else { Ok(()) }
     }
 
-    fn count_void(&mut self) -> Ended<()> {
+    fn count_void(&mut self) -> SpfStep<()> {
         self.void += 1;
         if self.void > VOID_MAX { Err(SpfResult::PermError) } else { Ok(()) }
     }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What a domain says of its senders.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct SpfRecord {
     pub(super) directives: Vec<Directive>,
     /// Whose record decides if no directive does.
     pub(super) redirect: Option<DomainSpec>,
@@ -47,9 +47,9 @@ pub(super) fn is_spf(text: &[u8]) -> bool {
     version && matches!(text.get(VERSION.len()), None | Some(b' '))
 }
 
-impl Record {
+impl SpfRecord {
     /// Reads a TXT record for which [`is_spf`] holds.
-    pub(super) fn parse(text: &[u8]) -> Result<Record, Malformed> {
+    pub(super) fn parse(text: &[u8]) -> Result<SpfRecord, Malformed> {
         let terms = text.get(VERSION.len()..).unwrap_or_default();
         if !terms.iter().all(|byte| matches!(byte, b' '..=b'~')) {
             return Err(Malformed);
@@ -65,7 +65,7 @@ impl Record {
                 Some((_, value)) => DomainSpec::parse_text(value).map(drop)?,
             }
         }
-        Ok(Record { directives, redirect })
+        Ok(SpfRecord { directives, redirect })
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
             "v=spf1 \tall",
             "v=spf1 a:b\u{e9}.example",
         ] {
-            assert_eq!(Record::parse(bad.as_bytes()), Err(Malformed), "{bad}");
+            assert_eq!(SpfRecord::parse(bad.as_bytes()), Err(Malformed), "{bad}");
         }
     }
 
@@ -208,9 +208,9 @@ mod tests {
             "v=spf1 moo.cow-far_out=anything:%{s} op=auth -all",
             "v=spf1 IP6:2001:DB8::/32 include:_spf.x.example redirect=%{d}",
         ] {
-            assert!(is_spf(good.as_bytes()) && Record::parse(good.as_bytes()).is_ok(), "{good}");
+            assert!(is_spf(good.as_bytes()) && SpfRecord::parse(good.as_bytes()).is_ok(), "{good}");
         }
-        let parsed = Record::parse(b"v=spf1 -a:%{d}/24//64").unwrap();
+        let parsed = SpfRecord::parse(b"v=spf1 -a:%{d}/24//64").unwrap();
         let Mechanism::Address(Some(_), prefixes) = &parsed.directives[0].mechanism else { panic!("{parsed:?}") };
         assert_eq!(*prefixes, Prefixes { v4: 24, v6: 64 });
         assert!(!is_spf(b"v=spf10 -all") && !is_spf(b"v=spf1-all") && !is_spf(b"") && !is_spf(b" v=spf1"));

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Changes to the configuration of one program.
 #[derive(Debug)]
 pub(super) struct Edit {
-    program: Program,
+    program: NeighbourProgram,
     files: Vec<FileChange>,
     /// The ports that it gives up for Weir.
     ports: Vec<u16>,
@@ -34,7 +34,7 @@ pub(super) struct Edit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Program {
+enum NeighbourProgram {
     Nginx,
     Postfix,
 }
@@ -70,7 +70,7 @@ pub(super) fn postfix_leaves(ports: &[u16], to: Option<&str>) -> anyhow::Result<
 /// The changes that were made for one program, as the journal beside Weir's configuration records them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Done {
-    program: Program,
+    program: NeighbourProgram,
     ports: Vec<u16>,
     files: Vec<DoneFile>,
 }
@@ -175,27 +175,27 @@ impl Done {
     }
 }
 
-impl Program {
+impl NeighbourProgram {
     fn name(self) -> &'static str {
         match self {
-            Program::Nginx => "nginx",
-            Program::Postfix => "Postfix",
+            NeighbourProgram::Nginx => "nginx",
+            NeighbourProgram::Postfix => "Postfix",
         }
     }
 
     fn check(self) -> anyhow::Result<()> {
         match self {
-            Program::Nginx => run(Command::new("nginx").args(["-t", "-q"])),
-            Program::Postfix => run(Command::new("postfix").arg("check")),
+            NeighbourProgram::Nginx => run(Command::new("nginx").args(["-t", "-q"])),
+            NeighbourProgram::Postfix => run(Command::new("postfix").arg("check")),
         }
     }
 
     fn reload(self) -> anyhow::Result<()> {
         let systemd = Path::new("/run/systemd/system").exists();
         match self {
-            Program::Nginx if systemd => run(Command::new("systemctl").args(["reload", "nginx"])),
-            Program::Nginx => run(Command::new("nginx").args(["-s", "reload"])),
-            Program::Postfix => run(Command::new("postfix").arg("reload")),
+            NeighbourProgram::Nginx if systemd => run(Command::new("systemctl").args(["reload", "nginx"])),
+            NeighbourProgram::Nginx => run(Command::new("nginx").args(["-s", "reload"])),
+            NeighbourProgram::Postfix => run(Command::new("postfix").arg("reload")),
         }
     }
 }

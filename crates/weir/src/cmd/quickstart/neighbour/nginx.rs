@@ -5,7 +5,7 @@
 //! because the result must pass `nginx -t`.
 
 use super::marked::Change;
-use super::{Edit, FileChange, Program};
+use super::{Edit, FileChange, NeighbourProgram};
 use anyhow::{Context, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use std::process::Command;
 
 /// A `server { … }` block of a site.
 #[derive(Debug, Default)]
-struct Server {
+struct ServerBlock {
     listens: Vec<Listen>,
     names: BTreeSet<String>,
     /// The position after its opening brace.
@@ -41,7 +41,7 @@ impl Listen {
     }
 }
 
-impl Server {
+impl ServerBlock {
     /// A block without a listen directive listens at port 80.
     fn has_port(&self, port: u16) -> bool {
         (self.listens.is_empty() && port == 80) || self.listens.iter().any(|listen| listen.port() == Some(port))
@@ -51,7 +51,7 @@ impl Server {
 /// The edit that makes every site on these ports listen at `backend` instead.
 pub(super) fn behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<Edit> {
     let files = files()?;
-    let sites: Vec<(&PathBuf, &String, Vec<Server>)> =
+    let sites: Vec<(&PathBuf, &String, Vec<ServerBlock>)> =
         files.iter().map(|(path, text)| Ok((path, text, servers(text)?))).collect::<anyhow::Result<_>>()?;
     let all = || sites.iter().flat_map(|(_, _, servers)| servers);
     if all().any(|server| server.directives.contains("ssl")) {
@@ -85,7 +85,7 @@ pub(super) fn behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<E
     if changes.is_empty() {
         bail!("no server block with these ports was found");
     }
-    Ok(Edit { program: Program::Nginx, files: changes, ports: vec![plain, secure] })
+    Ok(Edit { program: NeighbourProgram::Nginx, files: changes, ports: vec![plain, secure] })
 }
 
 /// The edit that makes every site at port 80 pass the authority's requests on.
@@ -107,7 +107,7 @@ pub(super) fn questions(to: &str) -> anyhow::Result<Edit> {
     if changes.is_empty() {
         bail!("no server block with port 80 was found");
     }
-    Ok(Edit { program: Program::Nginx, files: changes, ports: Vec::new() })
+    Ok(Edit { program: NeighbourProgram::Nginx, files: changes, ports: Vec::new() })
 }
 
 /// An address for a block that is no longer needed. It cannot simply lose its listen directive, because then it would listen at port 80.
@@ -117,7 +117,7 @@ fn aside(backend: &str) -> anyhow::Result<String> {
 }
 
 /// Makes a block listen at one loopback address instead of at these ports.
-fn moved(server: &Server, ports: &[u16], at: &str, realip: bool) -> Vec<Change> {
+fn moved(server: &ServerBlock, ports: &[u16], at: &str, realip: bool) -> Vec<Change> {
     let theirs: Vec<&Listen> =
         server.listens.iter().filter(|it| it.port().is_some_and(|port| ports.contains(&port))).collect();
     let default = theirs.iter().any(|listen| listen.words.iter().any(|word| word == "default_server"));
@@ -157,8 +157,8 @@ fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
 }
 
 /// The server blocks for HTTP in a file.
-fn servers(text: &str) -> anyhow::Result<Vec<Server>> {
-    let (mut found, mut stack) = (Vec::new(), Vec::<(String, Option<Server>)>::new());
+fn servers(text: &str) -> anyhow::Result<Vec<ServerBlock>> {
+    let (mut found, mut stack) = (Vec::new(), Vec::<(String, Option<ServerBlock>)>::new());
     let (mut words, mut start) = (Vec::<String>::new(), None);
     for token in tokens(text) {
         match text.get(token.clone()).unwrap_or_default() {
@@ -172,7 +172,8 @@ fn servers(text: &str) -> anyhow::Result<Vec<Server>> {
             "{" => {
                 let name = words.first().cloned().unwrap_or_default();
                 let other = stack.iter().any(|(outer, _)| outer == "stream" || outer == "mail");
-                let server = (name == "server" && !other).then(|| Server { body: token.end, ..Server::default() });
+                let server =
+                    (name == "server" && !other).then(|| ServerBlock { body: token.end, ..ServerBlock::default() });
                 stack.push((name, server));
                 words.clear();
                 start = None;
@@ -192,7 +193,7 @@ fn servers(text: &str) -> anyhow::Result<Vec<Server>> {
     Ok(found)
 }
 
-impl Server {
+impl ServerBlock {
     fn learn(&mut self, directive: &[String], span: Range<usize>) {
         let Some((name, words)) = directive.split_first() else { return };
         self.directives.insert(name.clone());

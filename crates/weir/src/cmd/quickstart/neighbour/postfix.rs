@@ -1,7 +1,7 @@
 //! What Postfix must change: it gives up a port, which Weir takes over.
 
 use super::marked::Change;
-use super::{Edit, FileChange, Program};
+use super::{Edit, FileChange, NeighbourProgram};
 use anyhow::{Context, bail};
 use std::fs;
 use std::ops::Range;
@@ -19,7 +19,11 @@ pub(super) fn leaves(ports: &[u16], to: Option<&str>) -> anyhow::Result<Edit> {
     if changes.is_empty() {
         bail!("{} has no service at these ports", path.display());
     }
-    Ok(Edit { program: Program::Postfix, files: vec![FileChange::of(path, &text, &changes)], ports: ports.to_vec() })
+    Ok(Edit {
+        program: NeighbourProgram::Postfix,
+        files: vec![FileChange::of(path, &text, &changes)],
+        ports: ports.to_vec(),
+    })
 }
 
 fn changes(text: &str, ports: &[u16], to: Option<&str>) -> Vec<Change> {
