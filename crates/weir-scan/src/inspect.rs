@@ -4,6 +4,7 @@ use crate::content::Content;
 use crate::made::Made;
 use crate::panel::Health;
 use crate::samples::Candidate;
+use crate::start_error::StartError;
 use crate::verdict::Verdict;
 use std::sync::Arc;
 
@@ -52,9 +53,8 @@ pub trait Inspect: Send + Sync + 'static {
         async { Err("nobody here opens mail".to_owned()) }
     }
 
-    /// Uses these rules that people made from now on, instead of the former ones. The error says why that is not possible.
-    fn adopt(&self, made: &Made) -> impl Future<Output = Result<(), String>> + Send {
-        let refused = if made.is_empty() { Ok(()) } else { Err("these scanners take no rules".to_owned()) };
-        std::future::ready(refused)
+    /// Uses these rules that people made from now on, instead of the former ones. Rules that do not compile change nothing.
+    fn adopt(&self, made: &Made) -> impl Future<Output = Result<(), StartError>> + Send {
+        std::future::ready(if made.is_empty() { Ok(()) } else { Err(StartError::NoWorkers) })
     }
 }

@@ -30,6 +30,7 @@ pub mod scanner;
 pub mod sight;
 pub mod spam;
 pub mod spamd;
+mod start_error;
 pub mod suspicion;
 pub mod test_files;
 pub mod verdict;

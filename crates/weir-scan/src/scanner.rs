@@ -13,8 +13,8 @@ use crate::inspect::About;
 use crate::made::Made;
 use crate::memory_bounds::Bounds;
 use crate::samples::Candidate;
+pub use crate::start_error::StartError;
 use crate::verdict::{Finding, Outcome};
-use crate::yara::RulesetError;
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
@@ -244,20 +244,6 @@ impl From<Harm> for Outcome {
             Harm::Infected(name) => Outcome::Infected { name },
         }
     }
-}
-
-/// A scanner that cannot start, or rules that cannot come into force.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The rules are wrong.
-    #[error(transparent)]
-    Rules(#[from] RulesetError),
-    /// Nobody could keep to rules that people made.
-    #[error("no worker looks at mail: scan.yara and scan.attachments are both off")]
-    NoWorkers,
-    /// The system refuses something.
-    #[error("workers cannot be started: {0}")]
-    System(#[from] std::io::Error),
 }
 
 #[cfg(test)]

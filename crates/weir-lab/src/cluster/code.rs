@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
-use weir_store::records::Records;
+use weir_store::records::{Records, RecordsError};
 
 /// Letters and digits that cannot be mistaken for each other.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -75,9 +75,9 @@ impl Code {
 }
 
 /// Allows machines of the lab to answer a newcomer who has this code, until the given time.
-pub(crate) async fn publish(records: &Records, code: &Code, until: i64, now: i64) -> Result<(), String> {
+pub(crate) async fn publish(records: &Records, code: &Code, until: i64, now: i64) -> Result<(), RecordsError> {
     let purpose = format!("lab-seek {}", hex(&code.key()));
-    records.tokens().add(&code.name(), &purpose, until, now).await.map_err(|error| error.to_string())
+    records.tokens().add(&code.name(), &purpose, until, now).await
 }
 
 /// The answer to a datagram of a machine that seeks a lab: the address `at` and the lab's fingerprint. None if it is not such a datagram, or if

@@ -26,7 +26,7 @@ use std::time::{Duration, SystemTime};
 use tokio::io::AsyncWriteExt;
 use tokio_rustls::TlsConnector;
 use weir_core::election::{Priority, Role};
-use weir_store::records::{NodeRow, Records};
+use weir_store::records::{NodeRow, Records, RecordsError};
 use weir_tls::certificates_by;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -192,16 +192,33 @@ pub(crate) async fn invite(
     at: SocketAddr,
     (role, priority): (Role, Priority),
     valid: Duration,
-) -> Result<Invited, String> {
-    let seal = credentials.seal.ok_or("this machine cannot admit others: only eligible ones can")?;
-    let code = Code::random().map_err(|error| error.to_string())?;
+) -> Result<Invited, InviteError> {
+    let seal = credentials.seal.ok_or(InviteError::NotEligible)?;
+    let code = Code::random().map_err(InviteError::Random)?;
     let secret = code.secret();
     let until = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
     let kept = Invitation { role, priority, until }.write(&seal, &digest(secret));
     code::publish(records, &code, until, now()).await?;
-    records.tokens().add(&digest(secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
-    let fingerprint = credentials.fingerprint().map_err(|error| error.to_string())?;
+    records.tokens().add(&digest(secret), &kept, until, now()).await?;
+    let fingerprint = credentials.fingerprint()?;
     Ok(Invited { token: format!("{at}/{fingerprint}/{secret}"), code: code.shown() })
+}
+
+/// Why this machine cannot invite another one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InviteError {
+    /// It does not know the secret with which invitations are signed.
+    #[error("this machine cannot admit others: only eligible ones can")]
+    NotEligible,
+    /// The system has no random numbers for a code.
+    #[error("{0}")]
+    Random(std::io::Error),
+    /// Its own credentials cannot be read.
+    #[error("{0}")]
+    Credentials(#[from] CredentialsError),
+    /// The invitation cannot be stored.
+    #[error("{0}")]
+    Records(#[from] RecordsError),
 }
 
 /// What a machine needs to join: both contain the same secret.
@@ -225,7 +242,7 @@ pub(crate) async fn admit(
     let key: [u8; 32] = unhex(key).and_then(|key| key.try_into().ok()).ok_or("that is no key")?;
     let address: IpAddr = address.parse().map_err(|_| "that is no address")?;
     Identity::new(name, Role::Dispatcher, Priority(0)).ok_or("that is not a valid name for a machine")?;
-    let said = |error: weir_store::records::RecordsError| error.to_string();
+    let said = |error: RecordsError| error.to_string();
     if records.lab_nodes().all().await.map_err(said)?.iter().any(|node| node.node == name) {
         return Err(format!("a machine named {name} is in the lab already"));
     }

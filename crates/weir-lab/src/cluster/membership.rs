@@ -3,8 +3,8 @@
 use super::clock::CalendarClock;
 use super::credential_store::CredentialStore;
 use super::credentials::{Credentials, CredentialsError};
-use super::enrolment::{self, Invited};
-use super::priority;
+use super::enrolment::{self, InviteError, Invited};
+use super::priority::{self, PriorityOrderError};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Membership {
         records: &Records,
         machine: &NodeRow,
         priority: Priority,
-    ) -> Result<(), String> {
+    ) -> Result<(), PriorityOrderError> {
         priority::order(records, &self.store.active().credentials, machine, priority).await
     }
 
@@ -51,7 +51,7 @@ impl Membership {
         records: &Records,
         may: (Role, Priority),
         valid: Duration,
-    ) -> Result<Invited, String> {
+    ) -> Result<Invited, InviteError> {
         enrolment::invite(records, &self.store.active().credentials, self.at, may, valid).await
     }
 }

@@ -13,7 +13,7 @@ use ring::hmac;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use weir_core::election::Priority;
-use weir_store::records::{NodeRow, Records};
+use weir_store::records::{NodeRow, Records, RecordsError};
 use weir_tls::write_private;
 
 /// Beside the certificate: the last order that was carried out.
@@ -58,12 +58,23 @@ pub(crate) async fn order(
     own: &Credentials,
     machine: &NodeRow,
     priority: Priority,
-) -> Result<(), String> {
-    let seal = own.seal.ok_or("this machine cannot say that: only eligible ones can")?;
+) -> Result<(), PriorityOrderError> {
+    let seal = own.seal.ok_or(PriorityOrderError::NotEligible)?;
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let order = PriorityOrder { priority, at: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX) };
     let text = order.write(&seal, (&machine.node, &machine.fingerprint));
-    records.secrets().set(&kept_as(&machine.node), &text).await.map_err(|error| error.to_string())
+    Ok(records.secrets().set(&kept_as(&machine.node), &text).await?)
+}
+
+/// Why this machine cannot order another priority.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PriorityOrderError {
+    /// It does not know the secret with which orders are signed.
+    #[error("this machine cannot say that: only eligible ones can")]
+    NotEligible,
+    /// The order cannot be stored.
+    #[error("{0}")]
+    Records(#[from] RecordsError),
 }
 
 /// Carries out a new order for this machine; returns its priority from now on, if there was one.
@@ -74,7 +85,7 @@ pub(crate) async fn follow(
 ) -> Result<Option<Priority>, String> {
     let Some(seal) = store.active().credentials.seal else { return Ok(None) };
     let (identity, key) = store.identity().map_err(|error| error.to_string())?;
-    let said = |error: weir_store::records::RecordsError| error.to_string();
+    let said = |error: RecordsError| error.to_string();
     let Some(kept) = records.secrets().find(&kept_as(&identity.name)).await.map_err(said)? else { return Ok(None) };
     let fingerprint = hex(&key.0);
     let Some(order) = PriorityOrder::read(&seal, (&identity.name, &fingerprint), &kept) else {
@@ -143,6 +154,6 @@ mod tests {
         }
         assert_eq!((store.identity().unwrap().0.priority, registered().await), (Priority(5), 5));
         let without = Credentials { seal: None, ..own };
-        assert!(order(&records, &without, &row, Priority(1)).await.is_err());
+        assert!(matches!(order(&records, &without, &row, Priority(1)).await, Err(PriorityOrderError::NotEligible)));
     }
 }

@@ -1,8 +1,9 @@
 //! The operations on the machines of the lab: which belong to it, which get samples, and inviting new ones.
 
 use super::LabError;
-use crate::cluster::enrolment::Invited;
+use crate::cluster::enrolment::{InviteError, Invited};
 use crate::cluster::identity::{role_name, role_of};
+use crate::cluster::priority::PriorityOrderError;
 use crate::node::Node;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,7 +106,10 @@ impl Node {
             return Err(refused("it never leads"));
         }
         let ordered = membership.prioritise(self.records(), &machine, Priority(priority)).await;
-        ordered.map_err(|why| refused(&why))?;
+        ordered.map_err(|error| match error {
+            PriorityOrderError::NotEligible => refused(&error.to_string()),
+            PriorityOrderError::Records(error) => error.into(),
+        })?;
         let begun = Instant::now();
         while self.machine(name).await?.priority != i64::from(priority) && begun.elapsed() < PRIORITY_TAKES {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -125,6 +129,9 @@ impl Node {
         let role = if role == "worker" { role_name(Role::External) } else { role };
         let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher, worker or external"))?;
         let membership = self.membership().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
-        membership.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
+        membership.invite(self.records(), (role, Priority(priority)), valid).await.map_err(|error| match error {
+            InviteError::Records(error) => error.into(),
+            error => refused(&error.to_string()),
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::made::Made;
-use weir_scan::panel::Health;
+use weir_scan::panel::{Health, StartError};
 use weir_scan::samples::Candidate;
 use weir_scan::verdict::Verdict;
 
@@ -28,8 +28,11 @@ pub trait Inspector: Send + Sync + 'static {
     fn attachments_boxed<'a>(&'a self, content: &'a Content) -> Opened<'a, (Vec<Candidate>, usize)>;
 
     /// As [`Inspect::adopt`].
-    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Adopted<'a>;
 }
+
+/// Whether rules are in force, later.
+pub type Adopted<'a> = Pin<Box<dyn Future<Output = Result<(), StartError>> + Send + 'a>>;
 
 /// What comes out of a message, later.
 pub type Opened<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'a>>;
@@ -55,7 +58,7 @@ impl<I: Inspect> Inspector for I {
         Box::pin(self.attachments(content))
     }
 
-    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
+    fn adopt_boxed<'a>(&'a self, made: &'a Made) -> Adopted<'a> {
         Box::pin(self.adopt(made))
     }
 }

@@ -7,7 +7,8 @@ use super::{Inspector, ScanShared};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::made::{Blocked, Made};
-use weir_scan::yara::{RuleFile, Rules};
+use weir_scan::panel::StartError;
+use weir_scan::yara::{RuleFile, Rules, RulesetError};
 use weir_store::records::{RecordsError, RuleRecords, RuleRow};
 
 /// How often one looks whether another relay has changed them.
@@ -16,20 +17,23 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Takes the rules of the records into force. A rule that does not compile any more is left out, and the log says so.
 pub async fn adopt_rules(rules: &RuleRecords, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
     let mut made = made(&rules.all().await?);
-    let Err(problem) = adopted(inspectors, &made).await else { return Ok(()) };
+    let problem = match adopted(inspectors, &made).await {
+        Err(StartError::Rules(RulesetError::Rules(problem))) => problem,
+        adopted => return Ok(adopted?),
+    };
     let (all, rules) = (made.rules.len(), std::mem::take(&mut made.rules));
     // Each by itself, which may take a while: not on a thread that serves.
     let compile = move || rules.into_iter().filter(compiles).collect::<Vec<RuleFile>>();
     let compiled = tokio::task::spawn_blocking(compile).await;
-    made.rules = compiled.map_err(|error| AdoptError::Scanners(error.to_string()))?;
+    made.rules = compiled.map_err(|_| StartError::from(RulesetError::Crashed))?;
     if made.rules.len() == all {
-        return Err(AdoptError::Scanners(problem));
+        return Err(StartError::from(RulesetError::from(problem)).into());
     }
-    tracing::error!(problem, "rules that do not compile are left out; remove them and make them anew");
-    adopted(inspectors, &made).await.map_err(AdoptError::Scanners)
+    tracing::error!(%problem, "rules that do not compile are left out; remove them and make them anew");
+    Ok(adopted(inspectors, &made).await?)
 }
 
-async fn adopted(inspectors: &[Arc<dyn Inspector>], made: &Made) -> Result<(), String> {
+async fn adopted(inspectors: &[Arc<dyn Inspector>], made: &Made) -> Result<(), StartError> {
     for inspector in inspectors {
         inspector.adopt_boxed(made).await?;
     }
@@ -95,5 +99,5 @@ pub enum AdoptError {
     Records(#[from] RecordsError),
     /// The scanners do not take them.
     #[error("{0}")]
-    Scanners(String),
+    Scanners(#[from] StartError),
 }

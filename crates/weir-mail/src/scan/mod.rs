@@ -38,7 +38,7 @@ pub use analysis::{Analysed, StoredMail};
 pub use asked_file::{FileAnswer, MailAnswer};
 pub use decision::QuarantineQueue;
 pub use figures::{Counts, ServiceTimes, Spread};
-pub use inspector::{Inspector, Opened};
+pub use inspector::{Adopted, Inspector, Opened};
 pub use laboratory::{AskedFile, KnownContent, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 pub(crate) use made_rules::name as rule_name;
 pub use made_rules::{AdoptError, adopt_rules};

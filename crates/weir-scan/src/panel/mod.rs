@@ -10,7 +10,7 @@ mod settings;
 
 pub use crate::health::Health;
 pub use crate::memory_bounds::Bounds;
-pub use crate::scanner::StartError;
+pub use crate::start_error::StartError;
 pub use settings::Settings;
 
 use crate::content::Content;
@@ -157,8 +157,8 @@ impl Inspect for Panel {
         self.opener()?.attachments(content).await
     }
 
-    async fn adopt(&self, made: &Made) -> Result<(), String> {
-        Panel::adopt(self, made).await.map_err(|error| error.to_string())
+    async fn adopt(&self, made: &Made) -> Result<(), StartError> {
+        Panel::adopt(self, made).await
     }
 }
 
