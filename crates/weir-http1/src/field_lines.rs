@@ -176,7 +176,8 @@ fn control(list: &[u8]) -> (bool, bool) {
         };
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         private |= is(b"private") || is(b"no-store");
-        public |= is(b"public") || is(b"immutable") || ((is(b"max-age") || is(b"s-maxage")) && lasts(value));
+        let until = is(b"max-age") || is(b"s-maxage") || is(b"cache-maxage");
+        public |= is(b"public") || is(b"immutable") || is(b"!no-store") || (until && lasts(value));
     }
     (public, private)
 }
@@ -257,6 +258,10 @@ mod tests {
             ("Surrogate-Control", "max-age=60, content=\"ESI/1.0\"", true),
             ("Surrogate-Control", "no-store", false),
             ("Edge-Control", "!no-store, max-age=1d", true),
+            ("Edge-Control", "cache-maxage=1d", true),
+            ("Edge-Control", "cache-maxage=0s", false),
+            ("Edge-Control", "!no-store", true),
+            ("Edge-Control", "bypass-cache", false),
             ("X-Accel-Expires", "60", true),
             ("X-Accel-Expires", "@0", false),
             ("X-Cache", "max-age=60", false),
