@@ -128,6 +128,14 @@ impl Servers {
         !self.is_up(server) && alone()
     }
 
+    /// The request on trial is one whose time its client decides. It does not keep others away until it is over: after another rest the next may try.
+    pub fn pass_on(&self, trial: Trial) {
+        if !self.is_up(&trial.0) {
+            trial.0.down_until.store((now_ms() + millis(self.rest)).max(1), Ordering::Relaxed);
+        }
+        drop(trial);
+    }
+
     /// Which server is next: each is first as often as its weight says.
     fn turn(&self, count: usize) -> usize {
         let all: usize = self.list.iter().map(|server| server.weight() as usize).sum();

@@ -419,10 +419,14 @@ impl RequestContext<'_> {
         let mut tried: Vec<usize> = Vec::new();
         let mut kept = true;
         loop {
-            let Some(Picked { server, trial }) = backend.servers.pick(&tried) else {
+            let Some(Picked { server, mut trial }) = backend.servers.pick(&tried) else {
                 return Err(Refusal::new(StatusCode::BAD_GATEWAY));
             };
             let upload = request.body.watch();
+            if upload.is_some() {
+                // How long it takes is up to its client.
+                trial.take().into_iter().for_each(|trial| backend.servers.pass_on(trial));
+            }
             let (sending, sender) = match self.connect(backend, server, request, kept).await {
                 Ok(connected) => connected,
                 Err((unsent, error)) => {

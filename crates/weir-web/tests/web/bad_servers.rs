@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use weir_web::admission::Slots;
 
 const ASK: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A request that goes through hyper both ways, since its body streams.
@@ -258,5 +259,42 @@ async fn a_server_that_hangs_is_found_out_by_clients_that_do_not_wait_for_it() {
         !world.first_is_up()
     })
     .await;
+    world.settle().await;
+}
+
+/// How long an upload takes is up to its client.
+#[tokio::test]
+async fn an_upload_that_stalls_does_not_keep_a_server_out_of_rotation() {
+    let (hanging, address) = Hanging::start().await;
+    let world = World::with(|settings| {
+        let backend = &mut settings.backends[0];
+        backend.servers.insert(0, address);
+        (backend.health_every, backend.failures, backend.unbuffered) = (Duration::ZERO, 2, true);
+        (backend.rest, backend.response) = (Duration::from_millis(100), Duration::from_millis(500));
+        backend.admission.slots = Slots::Fixed(10_000);
+    })
+    .await;
+    until("the hanging server to be found out", async || {
+        world.ask_at_once(4).await;
+        !world.first_is_up()
+    })
+    .await;
+    let (before, mut uploads) = (hanging.requests.load(Ordering::Relaxed), Vec::new());
+    let uploading = async {
+        while hanging.requests.load(Ordering::Relaxed) == before {
+            let mut upload = world.connect().await;
+            upload.write_all(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n").await.unwrap();
+            uploads.push(upload);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, uploading).await.is_ok(), "no upload tries it");
+    hanging.awake.store(true, Ordering::Relaxed);
+    until("it to be back", async || {
+        assert!(matches!(world.ask().await, 200 | 504));
+        world.first_is_up()
+    })
+    .await;
+    drop(uploads);
     world.settle().await;
 }
