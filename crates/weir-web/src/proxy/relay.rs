@@ -17,10 +17,12 @@ use weir_core::fair::SubnetKey;
 use super::backend::Backend;
 use super::buffer::{Buffer, Room};
 use super::deadline::Deadline;
+use super::http2_stream::SendWatch;
 use super::readers::Registered;
 use super::request_record::RequestRecord;
 use super::thread::Thread;
 use super::unit_meter::UnitMeter;
+use super::unread::counted;
 use super::upstream::{Drain, HeldSlot, Sender, UpstreamBody, drain};
 use crate::admission::{Cost, Reader, Stream};
 use crate::health::Busy;
@@ -41,6 +43,8 @@ pub(super) struct Relay {
     thread: Arc<Thread>,
     record: RequestRecord,
     reader: Arc<dyn Reader>,
+    /// On HTTP/2, where what the client is given stays here until it takes it.
+    watch: Option<Arc<SendWatch>>,
     subnet: SubnetKey,
     blocked: bool,
     timing: Timing,
@@ -58,6 +62,8 @@ pub(super) struct RelayStart {
     pub(super) thread: Arc<Thread>,
     pub(super) record: RequestRecord,
     pub(super) reader: Arc<dyn Reader>,
+    /// The watch of an HTTP/2 stream. The first piece is counted for it already.
+    pub(super) watch: Option<Arc<SendWatch>>,
     pub(super) subnet: SubnetKey,
     /// Whether it must not be buffered.
     pub(super) unbuffered: bool,
@@ -94,8 +100,20 @@ struct Timing {
 
 impl Relay {
     pub(super) fn new(begun: RelayStart, backend: &Backend) -> Relay {
-        let RelayStart { first, body, mut hold, server, sender, thread, record, reader, subnet, unbuffered, mut meter } =
-            begun;
+        let RelayStart {
+            first,
+            body,
+            mut hold,
+            server,
+            sender,
+            thread,
+            record,
+            reader,
+            watch,
+            subnet,
+            unbuffered,
+            mut meter,
+        } = begun;
         let first_bytes = first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
         if let (Some(meter), Holding::Slot(held)) = (&mut meter, &mut hold) {
             // As long as the response has not said its cost.
@@ -124,6 +142,7 @@ impl Relay {
             thread,
             record,
             reader,
+            watch,
             subnet,
             blocked: false,
             timing,
@@ -167,7 +186,7 @@ impl Relay {
             match ready!(kept.buffer.poll_pop(cx)) {
                 Ok(Some(data)) => {
                     kept.registered.progress.note(data.len(), kept.buffer.held());
-                    let frame = Frame::data(data);
+                    let frame = Frame::data(self.counted(data));
                     self.gave(&frame);
                     return Poll::Ready(Some(Ok(frame)));
                 }
@@ -182,6 +201,14 @@ impl Relay {
             Some(last) => Poll::Ready(Some(last)),
             None if self.rest.is_none() => Poll::Ready(None),
             None => Poll::Pending,
+        }
+    }
+
+    /// A piece that was buffered, as the client is given it: on HTTP/2 it goes on being counted.
+    fn counted(&self, data: Bytes) -> Bytes {
+        match &self.watch {
+            Some(watch) => counted(data, &self.thread.shared, (&self.record.client(), watch), self.subnet),
+            None => data,
         }
     }
 

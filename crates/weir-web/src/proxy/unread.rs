@@ -1,6 +1,6 @@
 //! Pieces of responses that streams of HTTP/2 hold until their clients take them, counted like all that is kept of responses.
 //!
-//! hyper asks for a piece as soon as the stream's window is open by one octet, and h2 keeps whatever does not fit. So a piece counts for as long as it
+//! hyper takes a piece before it knows whether the stream's window is open, and h2 keeps whatever does not fit. So each piece counts for as long as it
 //! exists, whoever has it. Those that find no room are sent all the same, but their clients are the first to be cut off, a second later.
 
 use std::sync::Arc;
@@ -25,6 +25,11 @@ struct Unread {
 /// Pieces up to this size are copied. Otherwise all of the buffer into which they were read would stay with them.
 const COPIED: usize = 16 << 10;
 
+/// The octets of a small piece by themselves.
+pub(super) fn alone(data: Bytes) -> Bytes {
+    if data.len() <= COPIED { Bytes::copy_from_slice(&data) } else { data }
+}
+
 /// The same octets, counted for this subnet until they are dropped.
 pub(super) fn counted(
     data: Bytes,
@@ -47,7 +52,6 @@ pub(super) fn counted(
         found.progress.want_room(true);
         registered = Some(found);
     }
-    let data = if data.len() <= COPIED { Bytes::copy_from_slice(&data) } else { data };
     Bytes::from_owner(Unread { data, _share: share, _registered: registered })
 }
 

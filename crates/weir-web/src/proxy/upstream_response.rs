@@ -25,7 +25,7 @@ use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
 use super::tunnel;
 use super::unit_meter::UnitMeter;
-use super::unread::counted;
+use super::unread::{alone, counted};
 use super::upstream::{HeldSlot, Sender, UpstreamBody};
 use crate::admission::{Reader, Standing};
 use crate::identity::BroughtSessions;
@@ -280,7 +280,7 @@ impl UpstreamResponse {
         let (first, subnet) = (self.first, self.subnet);
         let stream = send_watch.as_ref().map(|watch| (record.client(), watch));
         let count = |data: Bytes| match &stream {
-            Some((client, watch)) if !data.is_empty() => counted(data, &thread.shared, (client, watch), subnet),
+            Some((client, watch)) if !data.is_empty() => counted(alone(data), &thread.shared, (client, watch), subnet),
             _ => data,
         };
         if is_whole(&body, first.as_ref()) {
@@ -311,6 +311,7 @@ impl UpstreamResponse {
             thread: Arc::clone(thread),
             record,
             reader,
+            watch: send_watch.clone(),
             subnet: self.subnet,
             unbuffered: self.unbuffered,
             meter: self.meter,

@@ -2,9 +2,13 @@
 
 use crate::harness::{PATIENCE, World, get, saying};
 use crate::hostile::impatient;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -327,5 +331,69 @@ async fn small_answers_that_nobody_reads_are_counted_and_bounded() {
         drop((unread, client));
         until("nothing to be held", &|| held() == 0).await;
     }
+    world.settle().await;
+}
+
+/// A server that sends the head of each answer at once, and its body when there is a permit for it.
+async fn head_first(size: u64) -> (String, Arc<Semaphore>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let (address, bodies) = (listener.local_addr().unwrap().to_string(), Arc::new(Semaphore::new(0)));
+    let permits = Arc::clone(&bodies);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let permits = Arc::clone(&permits);
+            tokio::spawn(async move {
+                while stream.read(&mut [0; 4_096]).await.is_ok_and(|octets| octets > 0) {
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n");
+                    stream.write_all(head.as_bytes()).await.unwrap();
+                    permits.acquire().await.unwrap().forget();
+                    stream.write_all(&vec![b'x'; size as usize]).await.unwrap();
+                }
+            });
+        }
+    });
+    (address, bodies)
+}
+
+/// The same with bodies that come behind their heads: h2 takes the last piece of each as well, and the task of its stream ends.
+#[tokio::test]
+async fn later_pieces_that_nobody_reads_are_counted_and_bounded_as_well() {
+    const SIZE: u64 = 4_000;
+    let (server, bodies) = head_first(SIZE).await;
+    let world = World::with(|settings| {
+        settings.backends[0].servers = vec![server];
+        settings.backends[0].health_every = Duration::ZERO;
+        settings.limits.response_buffers = 16 * SIZE;
+    })
+    .await;
+    let held = || world.gate.status().buffered_bytes;
+    let until = async |what: &str, met: &dyn Fn() -> bool| {
+        let waiting = async {
+            while !met() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
+    };
+    let mut builder = h2::client::Builder::new();
+    let (mut client, connection) =
+        builder.initial_window_size(1).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
+    tokio::spawn(connection);
+    let mut unread = Vec::new();
+    for number in 1..=12 {
+        let ask = http::Request::get(format!("http://{}/", world.at)).body(()).unwrap();
+        client = client.ready().await.unwrap();
+        unread.push(client.send_request(ask, true).unwrap().0.await.unwrap());
+        bodies.add_permits(1);
+        world.wait_for(|view| view.running == 0).await;
+        if number <= 6 {
+            until("each to be counted", &|| held() >= number * SIZE).await;
+            assert_eq!(world.gate.status().readers_cut, 0, "there is room");
+        }
+    }
+    until("somebody to be cut off", &|| world.gate.status().readers_cut > 0).await;
+    until("what it held to be free", &|| held() == 0).await;
+    // It has kept all its streams until now.
+    drop((unread, client));
     world.settle().await;
 }
