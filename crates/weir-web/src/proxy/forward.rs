@@ -27,6 +27,7 @@ use super::response_body::ResponseBody;
 use super::server_stream::ServerStream;
 use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
+use super::unread::{alone, counted};
 use super::upstream::{AskedBackend, HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
@@ -67,7 +68,17 @@ async fn answer(
         Ok(response) => {
             response.into_client_response(&thread, &site, record).response.map(ResponseBody::driven_by_task)
         }
-        Err(refusal) => refusal.into_response(&site, &client, record),
+        Err(refusal) => {
+            let stream = SendWatch::current().filter(|_| refusal.is_written_anew());
+            let response = refusal.into_response(&site, &client, record);
+            response.map(|body| match (stream, body) {
+                (Some(stream), ResponseBody::Whole(Some(page))) => {
+                    let subnet = client.identities.subnet(client.peer);
+                    ResponseBody::Whole(Some(counted(alone(page), &thread.shared, (&client, &stream), subnet)))
+                }
+                (_, body) => body,
+            })
+        }
     };
     if close && client.end() == ConnectionEnd::Open {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -96,6 +96,11 @@ impl Refusal {
         Refusal { said: Some(Box::new(RefusalBody::Wait(Notice { ahead: None, wait, again: wait }, None))), ..self }
     }
 
+    /// Whether its text is made for this client. All others have the same pages.
+    pub(super) fn is_written_anew(&self) -> bool {
+        self.said.is_some()
+    }
+
     /// Whether a browser is told to wait.
     fn is_waiting_page(&self) -> bool {
         matches!(self.said.as_deref(), Some(RefusalBody::Wait(..)))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use weir_web::admission::Slots;
 
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -396,4 +397,39 @@ async fn later_pieces_that_nobody_reads_are_counted_and_bounded_as_well() {
     // It has kept all its streams until now.
     drop((unread, client));
     world.settle().await;
+}
+
+/// Pages for browsers that have to wait are written for each of them, and cost no slot.
+#[tokio::test]
+async fn waiting_pages_that_nobody_reads_are_counted() {
+    let world = World::with(|settings| {
+        settings.backends[0].admission.slots = Slots::Fixed(1);
+        settings.web.waiting.after = Duration::ZERO;
+    })
+    .await;
+    let mut busy = world.connect().await;
+    busy.write_all(b"GET /slow?ms=10000 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    world.wait_for(|view| view.running == 1).await;
+    let mut builder = h2::client::Builder::new();
+    let (mut client, connection) =
+        builder.initial_window_size(1).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
+    tokio::spawn(connection);
+    let (mut unread, mut before) = (Vec::new(), 0);
+    for _ in 0..4 {
+        let ask = http::Request::get(format!("http://{}/", world.at)).header("accept", "text/html").body(()).unwrap();
+        client = client.ready().await.unwrap();
+        let page = client.send_request(ask, true).unwrap().0.await.unwrap();
+        assert_eq!(page.status(), 503);
+        unread.push(page);
+        let held = world.gate.status().buffered_bytes;
+        assert!(held > before + 500, "{before}, then {held}");
+        before = held;
+    }
+    drop((unread, client));
+    let gone = async {
+        while world.gate.status().buffered_bytes > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "they are kept");
 }
