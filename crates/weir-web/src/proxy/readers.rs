@@ -45,6 +45,11 @@ impl ReaderProgress {
         self.held.store(held, Ordering::Relaxed);
     }
 
+    /// This piece is all that is held, and goes as a whole when it has been read: by now, not all of it has.
+    pub(super) fn note_piece(&self, octets: usize) {
+        self.note(octets, octets as u64);
+    }
+
     /// Notes whether there is no room for what its server sends.
     pub(super) fn want_room(&self, wants: bool) {
         self.wants_room.store(wants, Ordering::Relaxed);
@@ -186,5 +191,18 @@ mod tests {
         assert_eq!(cut(), [true, true, true, false, false], "who reads is left alone, whatever it holds");
         drop(all);
         assert!(readers.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_may_take_as_long_as_a_client_needs_that_is_fast_enough() {
+        let readers = Arc::new(Readers::default());
+        let noted = Arc::new(Noted::default());
+        let registered = readers.register(Arc::clone(&noted) as Arc<dyn Reader>, SubnetKey(1));
+        registered.progress.note_piece(8_192);
+        for (waited_ms, cut) in [(1_500, false), (400, false), (200, true)] {
+            tokio::time::advance(Duration::from_millis(waited_ms)).await;
+            readers.make_room(1, 4_096);
+            assert_eq!(noted.0.load(Ordering::Relaxed), cut, "{waited_ms} ms more");
+        }
     }
 }

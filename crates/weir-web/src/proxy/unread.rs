@@ -1,7 +1,8 @@
 //! Pieces of responses that streams of HTTP/2 hold until their clients take them, counted like all that is kept of responses.
 //!
 //! hyper takes a piece before it knows whether the stream's window is open, and h2 keeps whatever does not fit. So each piece counts for as long as it
-//! exists, whoever has it. Those that find no room are sent all the same, but their clients are the first to be cut off, a second later.
+//! exists, whoever has it. Those that find no room are sent all the same, but their clients are the first to be cut off, after a second, or the time in
+//! which a client that is fast enough would have read the piece.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub(super) fn counted(
             Arc::clone(client) as Arc<dyn Reader>
         };
         let found = shared.unread.register(reader, subnet);
-        found.progress.note(0, data.len() as u64);
+        found.progress.note_piece(data.len());
         found.progress.want_room(true);
         registered = Some(found);
     }
