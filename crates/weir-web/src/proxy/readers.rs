@@ -3,9 +3,9 @@
 //! As long as there is room, they may be as slow as they like. When there is no room for another response, clients that read below the
 //! configured rate are cut off: in the subnet that holds the most, the slowest first, until part of the room is free again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -36,6 +36,7 @@ pub(super) struct ReaderProgress {
     /// Its server waits, because there is no room for the rest.
     wants_room: AtomicBool,
     since: Instant,
+    cut_at: OnceLock<Instant>,
 }
 
 impl ReaderProgress {
@@ -77,13 +78,15 @@ impl Drop for Registered {
 
 /// No client is judged by less time than this.
 const LEAST_AGE: Duration = Duration::from_secs(1);
+/// Whoever was cut off is gone within this time. What is held for longer is held by a connection that stays, and cutting again does not free it.
+const LEAVING: Duration = Duration::from_secs(1);
 
 impl Readers {
     pub(super) fn register(self: &Arc<Readers>, reader: Arc<dyn Reader>, subnet: SubnetKey) -> Registered {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let [held, taken] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let progress =
-            Arc::new(ReaderProgress { held, taken, wants_room: AtomicBool::new(false), since: Instant::now() });
+        let (wants_room, since, cut_at) = (AtomicBool::new(false), Instant::now(), OnceLock::new());
+        let progress = Arc::new(ReaderProgress { held, taken, wants_room, since, cut_at });
         self.lock().insert(number, SlowReader { reader, subnet, progress: Arc::clone(&progress) });
         Registered { readers: Arc::clone(self), number, progress }
     }
@@ -96,13 +99,17 @@ impl Readers {
     /// Cuts off the slowest of the subnets that hold the most, until `wanted` octets are free or nobody is slower than `rate`.
     pub(super) fn make_room(&self, wanted: u64, rate: u64) {
         let mut slow = self.slow(rate);
-        let mut freed = 0;
+        let (mut freed, mut cut) = (0, HashSet::new());
         while freed < wanted
             && let Some(victim) = slow.pop()
         {
-            victim.reader.cut();
             freed += victim.held;
-            self.cut.fetch_add(1, Ordering::Relaxed);
+            // One of them may hold many pieces.
+            let is_new = victim.progress.cut_at.set(Instant::now()).is_ok();
+            if is_new && cut.insert(Arc::as_ptr(&victim.reader).cast::<()>()) {
+                victim.reader.cut();
+                self.cut.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -121,11 +128,13 @@ impl Readers {
         let slow = entries.values().filter_map(|entry| {
             let age = entry.progress.since.elapsed();
             let own = entry.progress.rate(age);
-            (age >= LEAST_AGE && own < rate).then(|| Slow {
+            let stays = entry.progress.cut_at.get().is_some_and(|at| at.elapsed() >= LEAVING);
+            (age >= LEAST_AGE && own < rate && !stays).then(|| Slow {
                 subnet_held: held.get(&entry.subnet).copied().unwrap_or(0),
                 subnet: entry.subnet,
                 rate: own,
                 held: entry.progress.held.load(Ordering::Relaxed),
+                progress: Arc::clone(&entry.progress),
                 reader: Arc::clone(&entry.reader),
             })
         });
@@ -145,6 +154,7 @@ struct Slow {
     subnet: SubnetKey,
     rate: u64,
     held: u64,
+    progress: Arc<ReaderProgress>,
     reader: Arc<dyn Reader>,
 }
 
@@ -191,6 +201,33 @@ mod tests {
         assert_eq!(cut(), [true, true, true, false, false], "who reads is left alone, whatever it holds");
         drop(all);
         assert!(readers.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_has_been_cut_off_is_counted_once_and_hides_nobody_else() {
+        let readers = Arc::new(Readers::default());
+        let noted = [(); 2].map(|()| Arc::new(Noted::default()));
+        let piece = |reader: &Arc<Noted>, subnet, octets| {
+            let registered = readers.register(Arc::clone(reader) as Arc<dyn Reader>, SubnetKey(subnet));
+            registered.progress.note_piece(octets);
+            registered
+        };
+        // The first is a stream of another proxy, which keeps its pieces although it has ended.
+        let _kept = [(); 3].map(|()| piece(&noted[0], 1, 500));
+        let _other = piece(&noted[1], 2, 100);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        for _ in 0..3 {
+            readers.make_room(1_500, 4_096);
+            assert_eq!(
+                (noted[1].0.load(Ordering::Relaxed), readers.cut()),
+                (false, 1),
+                "what it held is about to be free"
+            );
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        tokio::time::advance(LEAVING).await;
+        readers.make_room(1, 4_096);
+        assert_eq!((noted[1].0.load(Ordering::Relaxed), readers.cut()), (true, 2));
     }
 
     #[tokio::test(start_paused = true)]
