@@ -51,6 +51,13 @@ impl Budget {
         self.lock().all
     }
 
+    /// Whether a subnet that holds these octets already, among others, would not find room for them now.
+    pub(super) fn lacks_room(&self, subnet: SubnetKey, octets: u64) -> bool {
+        let usage = self.lock();
+        let left = self.most.load(Ordering::Relaxed).saturating_sub(usage.all.saturating_sub(octets));
+        usage.subnets.get(&subnet).copied().unwrap_or(0) > left
+    }
+
     fn lock(&self) -> MutexGuard<'_, Usage> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,5 +148,18 @@ mod tests {
         assert!(polite.has_room(300) && budget.held() == 100);
         drop(polite);
         assert!(budget.lock().subnets.is_empty() && budget.lock().all == 0);
+    }
+
+    #[test]
+    fn what_found_no_room_finds_it_when_others_have_gone() {
+        let budget = Budget::new(1_000);
+        let (mut early, mut late) = (budget.share(SubnetKey(1)), budget.share(SubnetKey(2)));
+        assert!(early.grow(500) && late.grow(200) && !late.grow(200));
+        late.take(200);
+        assert!(budget.lacks_room(SubnetKey(2), 200));
+        early.give_back(99);
+        assert!(budget.lacks_room(SubnetKey(2), 200), "one octet more");
+        early.give_back(1);
+        assert!(!budget.lacks_room(SubnetKey(2), 200));
     }
 }

@@ -91,6 +91,13 @@ impl Readers {
         Registered { readers: Arc::clone(self), number, progress }
     }
 
+    /// Looks again for whom there is no room, where nobody else does: who holds so many octets for this subnet may find room by now.
+    pub(super) fn look_again(&self, lacks_room: impl Fn(SubnetKey, u64) -> bool) {
+        for SlowReader { subnet, progress, .. } in self.lock().values() {
+            progress.want_room(lacks_room(*subnet, progress.held.load(Ordering::Relaxed)));
+        }
+    }
+
     /// Whether some client finds no room.
     pub(super) fn want_room(&self) -> bool {
         self.lock().values().any(|entry| entry.progress.wants_room.load(Ordering::Relaxed))
@@ -241,5 +248,18 @@ mod tests {
             readers.make_room(1, 4_096);
             assert_eq!(noted.0.load(Ordering::Relaxed), cut, "{waited_ms} ms more");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_cut_off_for_room_that_has_come() {
+        let readers = Arc::new(Readers::default());
+        let noted = Arc::new(Noted::default());
+        let registered = readers.register(Arc::clone(&noted) as Arc<dyn Reader>, SubnetKey(7));
+        registered.progress.note_piece(500);
+        registered.progress.want_room(true);
+        readers.look_again(|subnet, octets| (subnet, octets) == (SubnetKey(7), 500));
+        assert!(readers.want_room());
+        readers.look_again(|_, _| false);
+        assert!(!readers.want_room());
     }
 }

@@ -109,6 +109,7 @@ impl ProxyShared {
             let most = if self.folder.is_some() { limits.response_files } else { limits.response_buffers };
             self.readers.make_room((most / 16).max(1), limits.response_rate.into());
         }
+        self.unread.look_again(|subnet, octets| self.responses.lacks_room(subnet, octets));
         if self.unread.want_room() {
             let limits = &self.site().limits;
             self.unread.make_room((limits.response_buffers / 16).max(1), limits.response_rate.into());
