@@ -77,8 +77,7 @@ pub struct Decision {
     rules: Rules,
     /// Names of submitters, each once; those without a sample are forgotten when there are many.
     people: HashSet<Arc<str>>,
-    /// The children that were made of a sample that was submitted, each as a hash of its ticket. The list in the database is the same: what an earlier
-    /// leader has made is read together with the samples that are open.
+    /// The children of each submitted sample, as hashes of their tickets. Those of an earlier leader are read with the open samples.
     families: HashMap<i64, HashSet<u64>>,
     /// When there are this many, those are forgotten of which no sample is open.
     families_looked_at: usize,
