@@ -207,6 +207,40 @@ fn comes_back(task: &str, gate: &str, needs: Needs) {
     }
 }
 
+/// Tasks that belong to no gate, and what must be configured for them.
+const OUTSIDE: [(&str, &str); 5] = [
+    ("control socket", ""),
+    ("webhook", "[notices]\nwebhook = \"http://127.0.0.1:9/\"\n"),
+    ("incident watch", "[console]\nenabled = false\n[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n"),
+    ("certificates", CERTIFICATES),
+    ("certificate answers", CERTIFICATES),
+];
+
+/// Nobody gets a certificate here: the authority is a port at which nothing listens.
+const CERTIFICATES: &str = "[certificates]\nnames = [\"site.example\"]\naccept_terms = true\ndirectory = \"https://127.0.0.1:9/\"\nlisten = [\"127.0.0.1:PORT\"]\n";
+
+#[test]
+fn a_panic_outside_the_gates_brings_the_task_back() {
+    for (task, sections) in OUTSIDE {
+        let console = if sections.contains("[console]") { "" } else { "[console]\nlisten = [\"127.0.0.1:0\"]\n" };
+        let web = "[web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app 127.0.0.1:9\"]\n";
+        let site = Site::only(&format!("{web}{console}{}", sections.replace("PORT", &free_port().to_string())));
+        let log = site.home().join("log");
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" up --config \"$1\" --data \"$2\" 2>\"$3\"", env!("CARGO_BIN_EXE_weir")]);
+        command.arg(site.home().join("weir.toml")).arg(site.data()).arg(&log);
+        command.env("WEIR_PLANT_PANIC", task);
+        let _up = Site::start(command);
+        let said = wait_for(&format!("a panic in {task}"), || {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            said.contains("a task outside the gates is gone").then_some(said)
+        });
+        assert!(said.contains(task) && said.contains("a planted panic (at "), "{task}: {said}");
+        let answers = || matches!(site.weir(&["status", "--json"]).code, Some(0 | 3 | 4)).then_some(());
+        wait_for(&format!("an answer after a panic in {task}"), answers);
+    }
+}
+
 /// Fails if somebody adds a task to the code but not to the list above.
 #[test]
 fn every_task_that_is_watched_panics_in_a_test() {
@@ -217,6 +251,7 @@ fn every_task_that_is_watched_panics_in_a_test() {
         started.insert(format!("{gate} opening"));
     }
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut |text| started.extend(tasks_started(text)));
+    let here = here.into_iter().chain(OUTSIDE.iter().map(|(task, _)| (*task).to_owned())).collect();
     assert_eq!(started, here, "left: the tasks that the sources start; right: those of this test");
 }
 
@@ -230,6 +265,7 @@ fn tasks_started(text: &str) -> Vec<String> {
         ("supervision::watched(", 0),
         ("supervision::watched_elsewhere(", 0),
         ("Task::new(", 0),
+        ("keep_running(", 0),
         ("self.spawn(", 1),
     ];
     let named = |line: &str| {

@@ -16,7 +16,7 @@ mod web;
 mod web_exchange;
 
 pub(crate) use certificates::Certificates;
-pub(crate) use console::{ADMIN, Console, configuration, console, first_admin, incidents, setting_views, webhooks};
+pub(crate) use console::{ADMIN, Console, background, configuration, console, first_admin, setting_views};
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;

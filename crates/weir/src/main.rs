@@ -15,6 +15,7 @@ mod guide;
 mod machine;
 mod memory;
 mod orchestrator;
+mod outside_gates;
 mod password;
 mod prompt;
 mod restart;

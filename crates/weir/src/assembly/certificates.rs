@@ -2,6 +2,7 @@
 
 use super::machine_name;
 use crate::config::Config;
+use crate::outside_gates::{Running, keep_running};
 use anyhow::Context;
 use serde_json::json;
 use std::io;
@@ -18,7 +19,7 @@ use weir_foundation::webhook::Calls;
 use weir_store::records::Records;
 use weir_tls::NamedCertificates;
 
-/// How long to wait before a keeper that panicked is started again.
+/// How long to wait before an address that is taken is tried again.
 const REST: Duration = Duration::from_secs(60);
 const BACKLOG: u32 = 128;
 
@@ -59,36 +60,27 @@ impl Certificates {
         let answer = |address: &SocketAddr| {
             // A socket on `[::]` would also take the port of 0.0.0.0.
             let only_v6 = listen.iter().any(|other| other.is_ipv4() && other.port() == address.port());
-            tokio::spawn(answer_at(*address, only_v6, Arc::clone(&self.named)))
+            let (address, named) = (*address, Arc::clone(&self.named));
+            let again = move || Some(Box::pin(answer_at(address, only_v6, Arc::clone(&named))) as Running);
+            keep_running("certificate answers", again)
         };
         let mut tasks: Vec<_> = listen.iter().map(answer).collect();
         let calls = config.notices.webhook.clone().map(Calls::start);
         let (settings, this) = (config.certificates.clone(), self.clone());
-        tasks.push(tokio::spawn(async move { this.keep(settings, folder, calls).await }));
+        let again = move || Some(Box::pin(this.keeper(&settings, &folder, calls.as_ref()).run()) as Running);
+        tasks.push(keep_running("certificates", again));
         tasks
     }
 
-    /// Runs the keeper for ever. The keeper belongs to no gate, so only this loop restarts it if it panics.
-    async fn keep(&self, settings: CertificateSettings, folder: CertificateFolder, calls: Option<Calls>) {
-        loop {
-            let (named, sharing, calls) = (Arc::clone(&self.named), Arc::clone(&self.sharing), calls.clone());
-            let raise = move |alarm: Alarm| raise(&alarm, calls.as_ref());
-            let keeper = CertificateKeeper::new(settings.clone(), folder.clone(), named, sharing, raise);
-            let mut task = AbortOnDrop(tokio::spawn(keeper.run()));
-            if let Err(error) = (&mut task.0).await {
-                tracing::error!(%error, "the task that renews certificates has failed and is started again");
-            }
-            tokio::time::sleep(REST).await;
-        }
-    }
-}
-
-/// A task that is aborted when this is dropped, for example because the caller is aborted.
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+    fn keeper(
+        &self,
+        settings: &CertificateSettings,
+        folder: &CertificateFolder,
+        calls: Option<&Calls>,
+    ) -> CertificateKeeper {
+        let (named, sharing, calls) = (Arc::clone(&self.named), Arc::clone(&self.sharing), calls.cloned());
+        let raise = move |alarm: Alarm| raise(&alarm, calls.as_ref());
+        CertificateKeeper::new(settings.clone(), folder.clone(), named, sharing, raise)
     }
 }
 

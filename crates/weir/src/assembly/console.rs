@@ -1,6 +1,7 @@
 //! Sets up the console from the section `[console]`: the listener, the first administrator, and the settings to show.
 
 use crate::config::{Config, Loaded, Setting};
+use crate::outside_gates::{Running, keep_running};
 use anyhow::Context;
 use axum::Router;
 use std::net::SocketAddr;
@@ -60,16 +61,19 @@ pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> any
     })
 }
 
-/// The task that tells the webhook what happens, if a webhook is configured.
-pub(crate) fn webhooks(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
-    let webhook = config.notices.webhook.clone()?;
-    Some(Webhooks::new(webhook, gates.administration.foundation.clone(), gates.lab.clone()).run())
-}
-
-/// The task that watches for incidents if there is no console. Otherwise the console does this.
-pub(crate) fn incidents(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
-    let shown = config.console.enabled && !config.console.listen.is_empty();
-    (!shown).then(|| IncidentWatch::new(gates).run())
+/// Starts what runs besides the gates: the webhook, and the watch for incidents if no console does that.
+pub(crate) fn background(config: &Config, gates: &Gates) -> Vec<JoinHandle<()>> {
+    let mut tasks = Vec::new();
+    if let Some(webhook) = config.notices.webhook.clone() {
+        let (foundation, lab) = (gates.administration.foundation.clone(), gates.lab.clone());
+        let start = move || Webhooks::new(webhook.clone(), foundation.clone(), lab.clone()).run();
+        tasks.push(keep_running("webhook", move || Some(Box::pin(start()) as Running)));
+    }
+    if !config.console.enabled || config.console.listen.is_empty() {
+        let gates = gates.clone();
+        tasks.push(keep_running("incident watch", move || Some(Box::pin(IncidentWatch::new(&gates).run()) as Running)));
+    }
+    tasks
 }
 
 impl Console {

@@ -2,11 +2,12 @@
 
 use crate::allocator;
 use crate::assembly::{self, Console, ProcessCommand, ReloadAnswer, ReloadOutcome, Reloader, own_routes};
-use crate::config::{Config, Loaded};
+use crate::config::Loaded;
 use crate::control::refuse_other_owner;
 use crate::folder_args::FolderArgs;
 use crate::memory;
 use crate::orchestrator::{GateEvent, Orchestrator};
+use crate::outside_gates::serve_control;
 use crate::{restart, service_manager};
 use anyhow::Context;
 use axum::http::StatusCode;
@@ -102,13 +103,6 @@ impl Args {
     }
 }
 
-/// Starts what runs besides the gates: the webhook, and the watch for incidents if no console does that.
-fn background(config: &Config, gates: &Orchestrator) -> Vec<JoinHandle<()>> {
-    let Some(shown) = gates.gates() else { return Vec::new() };
-    let webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
-    webhooks.into_iter().chain(assembly::incidents(config, &shown).map(tokio::spawn)).collect()
-}
-
 /// How a run ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunEnd {
@@ -144,10 +138,12 @@ async fn up(
     close_unused_sockets(gates.states());
     let mut admin = FirstAdmin { demo, looked: false };
     let password = admin.make(&gates).await?;
-    let mut behind = background(config, &gates);
+    let background =
+        |gates: &Orchestrator| gates.gates().map_or_else(Vec::new, |shown| assembly::background(config, &shown));
+    let mut behind = background(&gates);
     let (commands, mut wanted) = mpsc::channel(1);
     let current = CurrentRouter::new(api(&gates).merge(own_routes(commands.clone())));
-    let serving = tokio::spawn(socket.serve(current.service()));
+    let serving = serve_control(socket, control, current.service());
     let greeting = Greeting { path, password: made.as_deref(), admin: password.as_deref() };
     if let Err(error) = greet(out, &gates, &greeting) {
         tracing::warn!(%error, "the greeting could not be printed");
@@ -187,7 +183,7 @@ async fn up(
             let api = api(&gates);
             reloader.follow_web(gates.web.gate().cloned());
             behind.iter().for_each(JoinHandle::abort);
-            behind = background(config, &gates);
+            behind = background(&gates);
             current.replace(api.clone().merge(own_routes(commands.clone())));
             gates.show(api);
             if let Err(error) = admin.greet_late(&gates, out).await {
