@@ -8,7 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::fmt::{Display, Write as _};
 use weir_foundation::clock::wall_clock;
-use weir_foundation::supervision::GateView;
+use weir_foundation::supervision::{self, GateView};
 use weir_lab::operations::LabStatus;
 use weir_tls::CertificateState;
 
@@ -146,6 +146,8 @@ impl Figures {
         for gate in gates.iter().filter(|gate| gate.is_wanted()) {
             let _ = writeln!(self.0, "weir_gate_restarts_total{{gate=\"{}\"}} {}", gate.gate, gate.restarts);
         }
+        let about = "How often a task that belongs to no gate was started again";
+        self.counter("weir_task_restarts_total", about, supervision::restarts());
     }
 
     /// The backup, the certificates and the disk.

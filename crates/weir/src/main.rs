@@ -15,7 +15,6 @@ mod guide;
 mod machine;
 mod memory;
 mod orchestrator;
-mod outside_gates;
 mod password;
 mod prompt;
 mod restart;

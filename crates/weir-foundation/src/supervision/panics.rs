@@ -1,7 +1,10 @@
 //! Remembers where a thread panicked last, so that the supervisor can log it when a task has ended.
 
 use std::cell::RefCell;
-use std::panic::PanicHookInfo;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
@@ -20,6 +23,16 @@ pub fn watch_panics() {
 /// The last panic of this thread.
 pub(super) fn last() -> String {
     LAST.with(|last| last.borrow().clone())
+}
+
+/// Runs the future to its end. The error is the text of a panic in it, and its place.
+pub(super) async fn caught<F: Future>(future: F) -> Result<F::Output, String> {
+    let mut future = pin!(future);
+    poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(polled) => polled.map(Ok),
+        Err(_) => Poll::Ready(Err(format!("a panic: {}", last()))),
+    })
+    .await
 }
 
 fn describe(info: &PanicHookInfo<'_>) -> String {

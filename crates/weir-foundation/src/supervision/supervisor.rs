@@ -6,12 +6,10 @@
 
 use super::gate_states::GateName;
 use super::panics;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -90,19 +88,15 @@ impl Supervisor {
     /// The same for the code that opens the gate; a panic becomes an error.
     pub async fn open<T, E>(&self, opening: impl Future<Output = Result<T, E>>) -> Result<T, OpenError<E>> {
         *self.opening() = Opening::UnderWay { failed: None };
-        let mut opening = pin!(self.scope(opening));
         let planted = PLANTED.get().is_some_and(|task| *task == format!("{} opening", self.0.gate));
-        let opened = poll_fn(move |context| {
-            let poll = || {
-                assert!(!planted || SPRUNG.swap(true, Ordering::Relaxed), "a planted panic");
-                opening.as_mut().poll(context)
-            };
-            match catch_unwind(AssertUnwindSafe(poll)) {
-                Ok(polled) => polled.map(|opened| opened.map_err(OpenError::Failed)),
-                Err(_) => Poll::Ready(Err(OpenError::Panicked(format!("a panic: {}", panics::last())))),
-            }
+        let opened = panics::caught(async {
+            assert!(!planted || SPRUNG.swap(true, Ordering::Relaxed), "a planted panic");
+            self.scope(opening).await
         });
-        let opened = opened.await;
+        let opened = match opened.await {
+            Ok(opened) => opened.map_err(OpenError::Failed),
+            Err(why) => Err(OpenError::Panicked(why)),
+        };
         if opened.is_ok() {
             let opening = std::mem::take(&mut *self.opening());
             if let Opening::UnderWay { failed: Some((task, why)) } = opening {
@@ -264,7 +258,7 @@ pub fn plant_panic(task: &str) {
     }
 }
 
-async fn with_planted_panic(name: &'static str, future: impl Future<Output = ()>) {
+pub(super) async fn with_planted_panic(name: &'static str, future: impl Future<Output = ()>) {
     let planted = cfg!(debug_assertions) && PLANTED.get().is_some_and(|task| task == name);
     if !planted || SPRUNG.swap(true, Ordering::Relaxed) {
         return future.await;

@@ -2,7 +2,6 @@
 
 use super::machine_name;
 use crate::config::Config;
-use crate::outside_gates::{Running, keep_running};
 use anyhow::Context;
 use serde_json::json;
 use std::io;
@@ -13,8 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use weir_acme::shared::Sharing;
-use weir_acme::{Alarm, CertificateFolder, CertificateKeeper, CertificateSettings, respond};
+use weir_acme::{Alarm, CertificateFolder, CertificateKeeper, respond};
 use weir_foundation::random::random;
+use weir_foundation::supervision::keep_running;
 use weir_foundation::webhook::Calls;
 use weir_store::records::Records;
 use weir_tls::NamedCertificates;
@@ -61,26 +61,17 @@ impl Certificates {
             // A socket on `[::]` would also take the port of 0.0.0.0.
             let only_v6 = listen.iter().any(|other| other.is_ipv4() && other.port() == address.port());
             let (address, named) = (*address, Arc::clone(&self.named));
-            let again = move || Some(Box::pin(answer_at(address, only_v6, Arc::clone(&named))) as Running);
-            keep_running("certificate answers", again)
+            keep_running("certificate answers", move || answer_at(address, only_v6, Arc::clone(&named)))
         };
         let mut tasks: Vec<_> = listen.iter().map(answer).collect();
         let calls = config.notices.webhook.clone().map(Calls::start);
         let (settings, this) = (config.certificates.clone(), self.clone());
-        let again = move || Some(Box::pin(this.keeper(&settings, &folder, calls.as_ref()).run()) as Running);
-        tasks.push(keep_running("certificates", again));
+        tasks.push(keep_running("certificates", move || {
+            let (named, sharing, calls) = (Arc::clone(&this.named), Arc::clone(&this.sharing), calls.clone());
+            let raise = move |alarm: Alarm| raise(&alarm, calls.as_ref());
+            CertificateKeeper::new(settings.clone(), folder.clone(), named, sharing, raise).run()
+        }));
         tasks
-    }
-
-    fn keeper(
-        &self,
-        settings: &CertificateSettings,
-        folder: &CertificateFolder,
-        calls: Option<&Calls>,
-    ) -> CertificateKeeper {
-        let (named, sharing, calls) = (Arc::clone(&self.named), Arc::clone(&self.sharing), calls.cloned());
-        let raise = move |alarm: Alarm| raise(&alarm, calls.as_ref());
-        CertificateKeeper::new(settings.clone(), folder.clone(), named, sharing, raise)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Sets up the console from the section `[console]`: the listener, the first administrator, and the settings to show.
 
 use crate::config::{Config, Loaded, Setting};
-use crate::outside_gates::{Running, keep_running};
 use anyhow::Context;
 use axum::Router;
 use std::net::SocketAddr;
@@ -17,7 +16,7 @@ use weir_foundation::Actor;
 use weir_foundation::console_accounts::{ConsoleAccounts, NewAccount, Role};
 use weir_foundation::identity_provider::IdentityProvider;
 use weir_foundation::secret::fresh_password;
-use weir_foundation::supervision::{self, Supervisor};
+use weir_foundation::supervision::{self, Supervisor, keep_running};
 use weir_mail::inbound::RecipientCheck;
 
 /// The name of the first account.
@@ -67,11 +66,11 @@ pub(crate) fn background(config: &Config, gates: &Gates) -> Vec<JoinHandle<()>> 
     if let Some(webhook) = config.notices.webhook.clone() {
         let (foundation, lab) = (gates.administration.foundation.clone(), gates.lab.clone());
         let start = move || Webhooks::new(webhook.clone(), foundation.clone(), lab.clone()).run();
-        tasks.push(keep_running("webhook", move || Some(Box::pin(start()) as Running)));
+        tasks.push(keep_running("webhook", start));
     }
     if !config.console.enabled || config.console.listen.is_empty() {
         let gates = gates.clone();
-        tasks.push(keep_running("incident watch", move || Some(Box::pin(IncidentWatch::new(&gates).run()) as Running)));
+        tasks.push(keep_running("incident watch", move || IncidentWatch::new(&gates).run()));
     }
     tasks
 }

@@ -7,14 +7,13 @@ use crate::control::refuse_other_owner;
 use crate::folder_args::FolderArgs;
 use crate::memory;
 use crate::orchestrator::{GateEvent, Orchestrator};
-use crate::outside_gates::serve_control;
 use crate::{restart, service_manager};
 use anyhow::Context;
 use axum::http::StatusCode;
 use axum::{Json, Router};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,7 +29,7 @@ use weir_foundation::passwords::Passwords;
 use weir_foundation::random::random;
 use weir_foundation::secret::fresh_password;
 use weir_foundation::sockets;
-use weir_foundation::supervision::{self, GateName, GateStates};
+use weir_foundation::supervision::{self, GateName, GateStates, keep_running};
 use weir_mail::operations::{Listener, NewUser, UserOperations};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
@@ -103,6 +102,20 @@ impl Args {
     }
 }
 
+/// Serves the control socket, which is opened again if its task fails.
+fn serve(socket: ControlSocket, path: PathBuf, router: Router) -> JoinHandle<()> {
+    let mut first = Some(Ok(socket));
+    keep_running("control socket", move || {
+        let (socket, router) = (first.take().unwrap_or_else(|| ControlSocket::bind(&path)), router.clone());
+        async move {
+            match socket {
+                Ok(socket) => socket.serve(router).await,
+                Err(error) => tracing::error!(%error, "the control socket cannot be opened; Weir tries again"),
+            }
+        }
+    })
+}
+
 /// How a run ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RunEnd {
@@ -143,7 +156,7 @@ async fn up(
     let mut behind = background(&gates);
     let (commands, mut wanted) = mpsc::channel(1);
     let current = CurrentRouter::new(api(&gates).merge(own_routes(commands.clone())));
-    let serving = serve_control(socket, control, current.service());
+    let serving = serve(socket, control, current.service());
     let greeting = Greeting { path, password: made.as_deref(), admin: password.as_deref() };
     if let Err(error) = greet(out, &gates, &greeting) {
         tracing::warn!(%error, "the greeting could not be printed");
