@@ -1,6 +1,6 @@
 //! Bodies that one side gives faster than the other takes: what is buffered, what that holds, and who pays when there is no more room.
 
-use crate::harness::{PATIENCE, World, get, status_of};
+use crate::harness::{PATIENCE, World, get, status_of, until};
 use http_body_util::BodyExt;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -56,15 +56,6 @@ async fn one_slot(server: String) -> World {
         settings.backends[0].admission.slots = Slots::Fixed(1);
     })
     .await
-}
-
-async fn until(what: &str, met: impl Fn() -> bool) {
-    let waiting = async {
-        while !met() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
 }
 
 #[tokio::test]

@@ -1,19 +1,10 @@
 //! Nobody is locked out: connections on which nothing happens make room, and what is odd but harmless is served.
 
-use crate::harness::{PATIENCE, World, status_of};
+use crate::harness::{PATIENCE, World, status_of, until};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-
-async fn until(what: &str, met: impl Fn() -> bool) {
-    let waiting = async {
-        while !met() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
-}
 
 /// An answer to one request on a connection that stays open.
 async fn ask_and_stay(stream: &mut TcpStream) {

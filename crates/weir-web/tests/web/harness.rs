@@ -98,6 +98,14 @@ impl World {
         sender
     }
 
+    /// A client that gives each of its streams a window of this many octets, and opens it no further.
+    pub(crate) async fn http2_with_window(&self, octets: u32) -> h2::client::SendRequest<Bytes> {
+        let mut builder = h2::client::Builder::new();
+        let (client, connection) = builder.initial_window_size(octets).handshake(self.connect().await).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
     pub(crate) async fn http1(&self) -> hyper::client::conn::http1::SendRequest<Full<Bytes>> {
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(self.connect().await)).await.unwrap();
@@ -130,6 +138,15 @@ impl World {
         let met = tokio::time::timeout(PATIENCE, met).await;
         assert!(met.is_ok(), "never came: {:?}", self.gate.admissions()[0].view());
     }
+}
+
+pub(crate) async fn until(what: &str, met: impl Fn() -> bool) {
+    let waiting = async {
+        while !met() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
 }
 
 /// A server that answers every connection's first request with these octets and closes; its address.

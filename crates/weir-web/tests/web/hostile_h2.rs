@@ -1,6 +1,6 @@
 //! The same harm over HTTP/2, written frame by frame.
 
-use crate::harness::{PATIENCE, World, get, saying};
+use crate::harness::{PATIENCE, World, get, saying, until};
 use crate::hostile::impatient;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -217,11 +217,7 @@ async fn endless_header_blocks_and_floods_of_frames_end_the_connection() {
 #[tokio::test]
 async fn a_stream_whose_client_takes_nothing_is_reset() {
     let world = World::with(|settings| settings.limits.send = Duration::from_millis(300)).await;
-    let mut builder = h2::client::Builder::new();
-    let (client, connection) =
-        builder.initial_window_size(0).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
-    tokio::spawn(connection);
-    let mut client = client;
+    let mut client = world.http2_with_window(0).await;
     let ask = |method: &str, path: &str| {
         http::Request::builder().method(method).uri(format!("http://{}{path}", world.at)).body(()).unwrap()
     };
@@ -305,19 +301,8 @@ async fn small_answers_that_nobody_reads_are_counted_and_bounded() {
     })
     .await;
     let held = || world.gate.status().buffered_bytes;
-    let until = async |what: &str, met: &dyn Fn() -> bool| {
-        let waiting = async {
-            while !met() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
-    };
     for window in [0, 1] {
-        let mut builder = h2::client::Builder::new();
-        let (mut client, connection) =
-            builder.initial_window_size(window).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
-        tokio::spawn(connection);
+        let mut client = world.http2_with_window(window).await;
         let (mut unread, cut) = (Vec::new(), world.gate.status().readers_cut);
         for number in 0..24 {
             let ask = http::Request::get(format!("http://{}/", world.at)).body(()).unwrap();
@@ -328,9 +313,10 @@ async fn small_answers_that_nobody_reads_are_counted_and_bounded() {
                 assert_eq!(world.gate.status().readers_cut, cut, "there is room");
             }
         }
-        until("somebody to be cut off", &|| world.gate.status().readers_cut > cut).await;
+        until("somebody to be cut off", || world.gate.status().readers_cut > cut).await;
+        until("what it held to be free", || held() == 0).await;
+        // It has kept all its streams until now.
         drop((unread, client));
-        until("nothing to be held", &|| held() == 0).await;
     }
     world.settle().await;
 }
@@ -368,18 +354,7 @@ async fn later_pieces_that_nobody_reads_are_counted_and_bounded_as_well() {
     })
     .await;
     let held = || world.gate.status().buffered_bytes;
-    let until = async |what: &str, met: &dyn Fn() -> bool| {
-        let waiting = async {
-            while !met() {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "never came: {what}");
-    };
-    let mut builder = h2::client::Builder::new();
-    let (mut client, connection) =
-        builder.initial_window_size(1).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
-    tokio::spawn(connection);
+    let mut client = world.http2_with_window(1).await;
     let mut unread = Vec::new();
     for number in 1..=12 {
         let ask = http::Request::get(format!("http://{}/", world.at)).body(()).unwrap();
@@ -388,12 +363,12 @@ async fn later_pieces_that_nobody_reads_are_counted_and_bounded_as_well() {
         bodies.add_permits(1);
         world.wait_for(|view| view.running == 0).await;
         if number <= 6 {
-            until("each to be counted", &|| held() >= number * SIZE).await;
+            until("each to be counted", || held() >= number * SIZE).await;
             assert_eq!(world.gate.status().readers_cut, 0, "there is room");
         }
     }
-    until("somebody to be cut off", &|| world.gate.status().readers_cut > 0).await;
-    until("what it held to be free", &|| held() == 0).await;
+    until("somebody to be cut off", || world.gate.status().readers_cut > 0).await;
+    until("what it held to be free", || held() == 0).await;
     // It has kept all its streams until now.
     drop((unread, client));
     world.settle().await;
@@ -410,10 +385,7 @@ async fn waiting_pages_that_nobody_reads_are_counted() {
     let mut busy = world.connect().await;
     busy.write_all(b"GET /slow?ms=10000 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     world.wait_for(|view| view.running == 1).await;
-    let mut builder = h2::client::Builder::new();
-    let (mut client, connection) =
-        builder.initial_window_size(1).handshake::<_, bytes::Bytes>(world.connect().await).await.unwrap();
-    tokio::spawn(connection);
+    let mut client = world.http2_with_window(1).await;
     let (mut unread, mut before) = (Vec::new(), 0);
     for _ in 0..4 {
         let ask = http::Request::get(format!("http://{}/", world.at)).header("accept", "text/html").body(()).unwrap();
@@ -426,10 +398,5 @@ async fn waiting_pages_that_nobody_reads_are_counted() {
         before = held;
     }
     drop((unread, client));
-    let gone = async {
-        while world.gate.status().buffered_bytes > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, gone).await.is_ok(), "they are kept");
+    until("nothing to be kept", || world.gate.status().buffered_bytes == 0).await;
 }

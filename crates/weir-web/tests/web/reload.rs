@@ -1,10 +1,9 @@
 //! Settings that change while requests wait and run.
 
-use crate::harness::{PATIENCE, World, body_of, get, get1, saying, status_of};
+use crate::harness::{PATIENCE, World, body_of, get, get1, saying, status_of, until};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use weir_web::admission::{Admission, Slots};
@@ -30,15 +29,6 @@ impl World {
         change(&mut settings);
         self.gate.reload(settings)
     }
-}
-
-async fn until(what: &str, met: impl Fn() -> bool) {
-    let met = async {
-        while !met() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(tokio::time::timeout(PATIENCE, met).await.is_ok(), "never came: {what}");
 }
 
 async fn another() -> (String, Arc<BackendCounters>) {
