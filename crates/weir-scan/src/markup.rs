@@ -46,8 +46,8 @@ pub(crate) fn local(name: &[u8]) -> &[u8] {
 
 /// All tags but those that only end an element.
 ///
-/// In a comment, in a title or in a script something may look like a tag with a quote in it, which ends far behind. To a browser this is no tag, and
-/// what is in its quotes is none of its values. So a tag that goes on behind a `>` is followed by the tags that are in it behind that.
+/// Text in a comment, a title or a script may look like a tag with a quote that is closed far behind. A browser sees no such tag, but it sees the tags
+/// between the quotes. So if a tag has a `>` in it, the tags in it behind that `>` come next.
 pub(crate) fn tags(data: &[u8]) -> Tags<'_> {
     let quotes = [b'"', b'\''].map(|quote| memchr::memrchr(quote, data));
     Tags {
@@ -59,7 +59,7 @@ pub(crate) fn tags(data: &[u8]) -> Tags<'_> {
     }
 }
 
-/// So much of a text is read once more because it is in a tag, beside so many times its length. Honest texts need a small part of that.
+/// How much of a text may be read again because it was in a tag: so many octets, and so many times its length. Honest texts need a small part of that.
 const AGAIN_LEAST: usize = 64 << 10;
 const AGAIN_TIMES: usize = 4;
 
@@ -68,9 +68,9 @@ const AGAIN_TIMES: usize = 4;
 pub(crate) struct Tags<'t> {
     data: &'t [u8],
     at: usize,
-    /// Where the last quote of each kind stands: from there none is looked for.
+    /// Where the last quote of each kind stands. Behind it, no closing quote is looked for.
     quotes: [Option<usize>; 2],
-    /// How much may still be read once more.
+    /// How much may still be read again.
     left: usize,
     is_whole: bool,
 }
@@ -93,7 +93,7 @@ impl<'t> Iterator for Tags<'t> {
 }
 
 impl Tags<'_> {
-    /// Whether none was passed over so far that may be one to a browser.
+    /// Whether all tags have come so far that a browser may see.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -102,7 +102,7 @@ impl Tags<'_> {
     fn behind(&mut self, tag: &Tag<'_>) -> usize {
         let end = tag.end().min(self.data.len());
         let own = match tag.text {
-            // What is declared in it, and what is a tag for XML only.
+            // Only XML has tags that begin so: to a browser, all of it is text.
             [b'_', ..] => 0,
             text if tag.is("!DOCTYPE") => memchr::memchr(b'[', text).unwrap_or(text.len()),
             text => memchr::memchr(b'>', text).unwrap_or(text.len()),
@@ -174,38 +174,14 @@ impl Place {
     fn behind(self, byte: u8, was_quoted: bool) -> Place {
         let (is_blank, is_slash) = (byte.is_ascii_whitespace(), byte == b'/');
         match self {
-            Place::Declaration => self,
-            Place::Name | Place::Between | Place::Attribute | Place::Named if is_slash => Place::Between,
-            Place::Name | Place::Value => {
-                if is_blank {
-                    Place::Between
-                } else {
-                    self
-                }
-            }
-            Place::Between => {
-                if is_blank {
-                    self
-                } else {
-                    Place::Attribute
-                }
-            }
-            Place::Attribute | Place::Named if byte == b'=' => Place::Equals,
-            Place::Attribute | Place::Named => {
-                if is_blank {
-                    Place::Named
-                } else {
-                    Place::Attribute
-                }
-            }
             Place::Equals if was_quoted => Place::Between,
-            Place::Equals => {
-                if is_blank {
-                    self
-                } else {
-                    Place::Value
-                }
-            }
+            Place::Equals if !is_blank => Place::Value,
+            Place::Attribute | Place::Named if byte == b'=' => Place::Equals,
+            Place::Name | Place::Between | Place::Attribute | Place::Named if is_slash => Place::Between,
+            Place::Name | Place::Value if is_blank => Place::Between,
+            Place::Attribute | Place::Named if is_blank => Place::Named,
+            Place::Between | Place::Named if !is_blank => Place::Attribute,
+            _ => self,
         }
     }
 }
@@ -258,8 +234,8 @@ fn is_script(page: &[u8], at: usize) -> bool {
     page.get(at..at + SCRIPT.len()).is_some_and(|name| name.eq_ignore_ascii_case(SCRIPT))
 }
 
-/// Where a script ends that begins at `from`. Not every tag that looks so ends it: behind `<!--` and the beginning of another script it ends only that
-/// one (HTML Standard, section 13.2.6.1), and in XML it ends nothing in a section.
+/// Where a script ends that begins at `from`. Behind `<!--` and the beginning of another script, an end tag ends only that other one (HTML Standard,
+/// section 13.2.6.1). In XML, an end tag in a section ends nothing.
 fn script_end(page: &[u8], from: usize) -> usize {
     let is_whole = |at: usize| {
         is_script(page, at)

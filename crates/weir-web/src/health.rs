@@ -128,7 +128,8 @@ impl Servers {
         !self.is_up(server) && alone()
     }
 
-    /// The request on trial is one whose time its client decides. It does not keep others away until it is over: after another rest the next may try.
+    /// Ends a trial early, for a request whose duration is up to its client (an upload): after another rest the next request may try the server, even if
+    /// this one is still under way.
     pub fn pass_on(&self, trial: Trial) {
         if !self.is_up(&trial.0) {
             trial.0.down_until.store((now_ms() + millis(self.rest)).max(1), Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl Budget {
         self.lock().all
     }
 
-    /// Whether a subnet that holds these octets already, among others, would not find room for them now.
+    /// Whether these octets, which the subnet holds already, would find no room if they came now.
     pub(super) fn lacks_room(&self, subnet: SubnetKey, octets: u64) -> bool {
         let usage = self.lock();
         let left = self.most.load(Ordering::Relaxed).saturating_sub(usage.all.saturating_sub(octets));

@@ -36,6 +36,7 @@ pub(super) struct ReaderProgress {
     /// Its server waits, because there is no room for the rest.
     wants_room: AtomicBool,
     since: Instant,
+    /// When its client was cut off.
     cut_at: OnceLock<Instant>,
 }
 
@@ -46,7 +47,8 @@ impl ReaderProgress {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// This piece is all that is held, and goes as a whole when it has been read: by now, not all of it has.
+    /// Notes a piece that h2 holds. Nobody knows how much of it has been read, so all of it counts as read from the beginning: its client is slow only
+    /// if even that would have been too little.
     pub(super) fn note_piece(&self, octets: usize) {
         self.note(octets, octets as u64);
     }
@@ -78,7 +80,7 @@ impl Drop for Registered {
 
 /// No client is judged by less time than this.
 const LEAST_AGE: Duration = Duration::from_secs(1);
-/// Whoever was cut off is gone within this time. What is held for longer is held by a connection that stays, and cutting again does not free it.
+/// A client that was cut off is gone within this time. What is still held after it belongs to a connection that stays, and another cut would not free it.
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl Readers {
@@ -91,7 +93,7 @@ impl Readers {
         Registered { readers: Arc::clone(self), number, progress }
     }
 
-    /// Looks again for whom there is no room, where nobody else does: who holds so many octets for this subnet may find room by now.
+    /// Asks for each client again whether there is room for what it holds, because others may have gone. `lacks_room` is given the subnet and the octets.
     pub(super) fn look_again(&self, lacks_room: impl Fn(SubnetKey, u64) -> bool) {
         for SlowReader { subnet, progress, .. } in self.lock().values() {
             progress.want_room(lacks_room(*subnet, progress.held.load(Ordering::Relaxed)));

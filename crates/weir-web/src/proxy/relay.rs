@@ -43,7 +43,7 @@ pub(super) struct Relay {
     thread: Arc<Thread>,
     record: RequestRecord,
     reader: Arc<dyn Reader>,
-    /// On HTTP/2, where what the client is given stays here until it takes it.
+    /// The stream's watch on HTTP/2, where a piece that was handed over stays in memory until the client takes it.
     watch: Option<Arc<SendWatch>>,
     subnet: SubnetKey,
     blocked: bool,
@@ -204,7 +204,7 @@ impl Relay {
         }
     }
 
-    /// A piece that was buffered, as the client is given it: on HTTP/2 it goes on being counted.
+    /// A piece that leaves the buffer. On HTTP/2 it is still counted until the client has taken it.
     fn counted(&self, data: Bytes) -> Bytes {
         match &self.watch {
             Some(watch) => counted(data, &self.thread.shared, (&self.record.client(), watch), self.subnet),

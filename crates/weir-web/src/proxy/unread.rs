@@ -1,8 +1,8 @@
 //! Pieces of responses that streams of HTTP/2 hold until their clients take them, counted like all that is kept of responses.
 //!
 //! hyper takes a piece before it knows whether the stream's window is open, and h2 keeps whatever does not fit. So each piece counts for as long as it
-//! exists, whoever has it. Those that find no room are sent all the same, but their clients are the first to be cut off, after a second, or the time in
-//! which a client that is fast enough would have read the piece.
+//! exists, whoever has it. A piece that finds no room is sent all the same. But if room is still missing after a second, and after the time in which a
+//! client would have read the piece at `response_rate`, its client is cut off.
 
 use std::sync::Arc;
 

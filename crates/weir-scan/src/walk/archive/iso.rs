@@ -129,7 +129,7 @@ impl<'d> Tree<'d> {
         Some(((u32_at(record, 2)? as usize).checked_mul(self.block)?, u32_at(record, 10)? as usize))
     }
 
-    /// The root, as readers see it that pass over what a system keeps about it and as others do, and the folders of the path table.
+    /// Where the walk begins: at the root, with its extended attributes and behind them, and at the folders of the path tables.
     fn beginnings(self, descriptor: &[u8]) -> Result<BTreeSet<(usize, usize)>, Exceeded> {
         let root = descriptor.get(156..).unwrap_or_default();
         let Some((from, length)) = self.extent(root) else { return Ok(BTreeSet::new()) };

@@ -1,9 +1,9 @@
-//! The path tables of ISO 9660: each has all folders of a disc, in an order by which one is quickly found. Windows opens a folder at the place that
-//! stands there, whatever the record of the folder says.
+//! The path tables of ISO 9660. Each lists all folders of a disc, so that one is found quickly. Windows opens a folder at the place that the table
+//! names, whatever the folder's own record says.
 
 use crate::little_endian::u32_at;
 
-/// Where the folders begin, with what a system keeps about them and behind it.
+/// Where each folder begins: with its extended attributes, and behind them.
 pub(super) fn places<'d>(data: &'d [u8], descriptor: &[u8], block: usize) -> impl Iterator<Item = usize> + 'd {
     let length = u32_at(descriptor, 132).max(u32_at(descriptor, 136).map(u32::swap_bytes)).unwrap_or(0) as usize;
     // Two tables, each perhaps twice: numbers in one order of octets, and in the other.
@@ -26,7 +26,7 @@ pub(super) fn places<'d>(data: &'d [u8], descriptor: &[u8], block: usize) -> imp
     )
 }
 
-/// The entries of one table: the place of each folder, and how many blocks there are about it.
+/// The entries of one table: the place of each folder, and how many blocks of extended attributes it has.
 struct Folders<'d> {
     rest: &'d [u8],
     is_big: bool,
@@ -80,6 +80,7 @@ mod tests {
             assert!(Seen::of("a.dat", &image).holds(b"hello"), "{at}");
         }
     }
+
     #[test]
     fn what_a_system_keeps_about_the_root_hides_no_file() {
         let mut image = test_files::iso("RUN.JS", b"hello");
