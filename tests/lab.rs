@@ -40,7 +40,7 @@ fn a_file_in_a_numbered_directory_is_analysed_and_its_report_is_there() {
     let report = site.weir(&["lab", "report", &sample["sample"].to_string()]).ok();
     assert!(report.contains("text/x-shellscript") && report.contains("it has ended as done"), "{report}");
     let status = site.weir(&["lab", "status"]).ok();
-    assert!(status.contains("leads the lab") && status.contains("identify 3"), "{status}");
+    assert!(status.contains("leads the lab") && status.contains("identify 4"), "{status}");
 }
 
 #[test]

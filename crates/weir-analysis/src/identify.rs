@@ -1,11 +1,11 @@
 //! The plugin `identify`: the type of a file, its hashes, its entropy, and a similarity hash (TLSH).
 //!
-//! The whole sample is read, in pieces, however long it is. A script whose name has it read by another interpreter than its first line is a reason
-//! for `unknown`.
+//! The whole sample is read, in pieces, however long it is. A script that does one thing by its first line and may do another when somebody
+//! calls its interpreter is a reason for `unknown`.
 
 use crate::entropy::{Entropy, rounded};
 use crate::findings::Findings;
-use crate::first_line::other_interpreter;
+use crate::first_line;
 use crate::sample::Sample;
 use crate::tlsh::Tlsh;
 use md5::{Digest, Md5};
@@ -32,8 +32,8 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
     let (entropy, tlsh) = (rounded(sums.entropy.bits()), sums.tlsh.text());
     findings.info("type", &*sample.file_type);
     findings.info("entropy", format!("{entropy:.2}"));
-    if let Some(named) = other_interpreter(&sample.name, &sample.data) {
-        findings.unknown("two readings", format!("it is run by {named:?}, and by its name something else reads it"));
+    if let Some(doubt) = first_line::doubt(&sample.name, &sample.data) {
+        findings.unknown("two readings", doubt);
     }
     for hash in [&sha256, &sha1, &md5] {
         findings.observable("hash", hash);
