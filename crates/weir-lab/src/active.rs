@@ -48,7 +48,7 @@ const ENDINGS: [(&str, &[&str]); 8] = [
 /// What else runs when it is opened, by the list that mail goes by.
 const OTHER: &str = "a file that has something run when it is opened";
 
-/// Endings by which nothing runs, but by which a text is searched for other things: letters, shell archives, documents and styles in XML.
+/// Endings that have nothing run, but that say what is looked for in a text: letters, shell archives, documents and styles in XML.
 const TAKEN_APART: [&str; 16] = [
     "eml", "emlx", "fods", "fodt", "mbox", "mbx", "mim", "mime", "mjs", "nws", "rels", "shar", "tmail", "xml", "xsl",
     "xslt",
@@ -89,8 +89,8 @@ pub(crate) fn are_opened_alike(one: &str, other: &str) -> bool {
     way(one) == way(other)
 }
 
-/// Whether what is known of a file with this type and name also holds for its content under another name. What is a script although its name does
-/// not say so begins with `#!`, and as a `.sh` it is the same.
+/// Whether what is known of a file with this type and name also holds for its content under another name. A script whose name does not say so begins
+/// with `#!`, and is run in the same way when its name ends in `.sh`.
 pub(crate) fn also_opened_so(known: (&str, &str), name: &str) -> bool {
     let is_script = || known.0 == SCRIPT && way(known.1).is_empty();
     are_opened_alike(known.1, name) || (is_script() && way(name) == "sh")
@@ -102,8 +102,8 @@ pub fn way(name: &str) -> String {
     endings(name).find(counts).unwrap_or_default()
 }
 
-/// What distinguishes names by which a plugin may say different things of one content. One that runs it goes by the program that opens it; the others
-/// read it as what its name says: the script that a text is, the letter, the archive.
+/// If two names have the same reading, a plugin says the same of one content under both. A plugin that runs a file goes by the program that the name
+/// calls for. Others look into the file, and take it for what its extensions say: a script, a letter, an archive.
 pub(crate) fn reading(runs: bool, name: &str) -> String {
     let way = way(name);
     if runs {
@@ -113,8 +113,8 @@ pub(crate) fn reading(runs: bool, name: &str) -> String {
     extensions.into_iter().fold(way, |all, extension| all + "/" + &extension)
 }
 
-/// The extensions that some desktop would go by: before a colon, say, or without what nobody sees. What cannot be shown of a name is one of two signs by
-/// now.
+/// The extensions that some desktop would go by, for example the one before a colon. Characters of a name that cannot be shown have been replaced by
+/// one of two signs before; at its end these count as nothing.
 fn endings(name: &str) -> impl Iterator<Item = String> {
     let is_nothing = |c: char| matches!(c, '.' | '·' | '\u{fffd}') || c.is_whitespace();
     file_name::extensions(name.trim_end_matches(is_nothing))

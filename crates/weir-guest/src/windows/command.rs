@@ -22,7 +22,7 @@ pub(crate) fn is_program(head: &[u8]) -> bool {
     [b"MZ".as_slice(), PARTS, b"\x7fELF", b"#!"].iter().any(|begin| head.starts_with(begin))
 }
 
-/// Whether something else is in a file that begins so, or behind it: archives, documents that carry files, shortcuts.
+/// Whether a file that begins so can hold or start other files: an archive, a document, a shortcut.
 pub(crate) fn holds_others(head: &[u8]) -> bool {
     let begins = [b"PK\x03\x04".as_slice(), b"Rar!", b"7z\xbc\xaf", b"MSCF", b"{\\rt", b"%PDF", SHORTCUT];
     begins.iter().any(|begin| head.starts_with(begin))

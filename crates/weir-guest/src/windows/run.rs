@@ -300,8 +300,8 @@ fn is_wines_file(path: &str) -> bool {
             .any(|own| path.contains(&format!("\\Microsoft\\Windows\\{own}\\")))
 }
 
-/// Whether Windows would run such a file: a program or installer by its beginning, a script by its name; or open something else with it, such as an
-/// archive. What is in Wine's menu are shortcuts.
+/// Whether Windows would run such a file (a program or installer by its beginning, a script by its name), or find other files through it (an archive,
+/// a shortcut). The shortcuts in Wine's own menu do not count.
 fn is_program(path: &str, place: &Path) -> bool {
     const SCRIPTS: [&str; 15] =
         ["bat", "cmd", "hta", "js", "jse", "ps1", "psm1", "reg", "sct", "url", "vbe", "vbs", "wsc", "wsf", "wsh"];

@@ -60,15 +60,15 @@ impl Decision {
         family.contains(&place) || (family.len() < most && family.insert(place))
     }
 
-    /// Forgets the families of which no sample is open, when there are many. Not between the reading of a family and the acceptance of its
-    /// samples. Where most are open, the next look comes when there are twice as many: each takes time for all of them.
+    /// Forgets the families of which no sample is open, if there are many. Must not be called between the reading of a family and the acceptance of its
+    /// samples. Each call that looks takes time for all families, so the next look comes when there are twice as many as stay now.
     pub fn forget_families(&mut self) {
-        if self.families.len() < self.families_looked_at.max(FAMILIES_MAX) {
+        if self.families.len() < self.families_next_look.max(FAMILIES_MAX) {
             return;
         }
         let open: HashSet<i64> = self.samples.values().map(|held| held.root).collect();
         self.families.retain(|root, _| open.contains(root));
-        self.families_looked_at = 2 * self.families.len();
+        self.families_next_look = 2 * self.families.len();
     }
 
     /// Whether the children of a sample that was submitted are known, and those of its children.

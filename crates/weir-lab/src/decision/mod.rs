@@ -79,8 +79,8 @@ pub struct Decision {
     people: HashSet<Arc<str>>,
     /// The children of each submitted sample, as hashes of their tickets. Those of an earlier leader are read with the open samples.
     families: HashMap<i64, HashSet<u64>>,
-    /// When there are this many, those are forgotten of which no sample is open.
-    families_looked_at: usize,
+    /// When there are this many families, the next look finds those of which no sample is open.
+    families_next_look: usize,
     recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
     named: usize,
@@ -144,7 +144,7 @@ impl Decision {
             rules,
             people: HashSet::new(),
             families: HashMap::new(),
-            families_looked_at: 0,
+            families_next_look: 0,
             recent_results: recent_results::RecentResults::new(),
             named: 0,
             attempts_lost: 0,

@@ -104,8 +104,9 @@ pub(super) fn level(points: u32) -> Level {
 }
 
 const EVIDENCE_MAX: usize = 120;
-/// The most names of files that are looked at: more than as many files have that a report lists, unless most of it is renames.
-const NAMES_MAX: usize = 65_536;
+/// The most octets of names of files that are kept. A report lists a bounded number of files, but each rename gives one file another name, of up to
+/// 4 KiB.
+const NAMES_MAX: usize = 16 << 20;
 /// An honest program does not sleep for this long.
 const LONG_SLEEP_S: u64 = 120;
 /// This many files of others are many.
@@ -171,12 +172,14 @@ struct Happenings<'a> {
 impl<'a> Happenings<'a> {
     fn new(behaviour: &'a Behaviour) -> Happenings<'a> {
         let (mut written, mut callers) = (BTreeMap::<String, u32>::new(), BTreeSet::new());
+        let mut octets = 0;
         for (at, file) in behaviour.files.iter().enumerate() {
             // If it is renamed, it is of the process that wrote it under its old name.
             let who = written.get(&file.path).copied().filter(|_| file.what == "renamed").unwrap_or(file.pid);
             for name in behaviour.names(at).into_iter().flatten() {
-                if written.len() < NAMES_MAX {
-                    written.entry(name).or_insert(who);
+                if octets + name.len() <= NAMES_MAX && !written.contains_key(&name) {
+                    octets += name.len();
+                    written.insert(name, who);
                 }
             }
         }

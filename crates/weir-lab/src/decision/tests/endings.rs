@@ -199,7 +199,7 @@ fn a_family_is_known_until_its_samples_are_accepted() {
     (1..=most).for_each(|id| lab.admit(at(2), &of_family(id << 16, id << 16)).unwrap());
     (1..=most).for_each(|id| lab.learn_family(id << 16, &[]));
     lab.forget_families();
-    assert!(lab.families_looked_at > 2 * children::FAMILIES_MAX);
+    assert!(lab.families_next_look > 2 * children::FAMILIES_MAX);
     assert!(lab.knows_family(1 << 16) && lab.knows_family(most << 16) && lab.knows_family(1001));
 }
 
