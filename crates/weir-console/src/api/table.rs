@@ -7,10 +7,15 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::on;
+use axum::routing::{MethodRouter, on};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
+use std::pin::Pin;
+use std::sync::Arc;
 use weir_foundation::api_tokens::Scope;
+
+/// An operation on its way to an answer.
+type Carried = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send>>;
 
 /// Operations on gates `S`.
 pub(super) struct Table<S> {
@@ -44,17 +49,20 @@ impl<S: Clone + Send + Sync + 'static> Table<S> {
         I: DeserializeOwned + JsonSchema + Send + 'static,
         A: Answer + 'static,
         F: Fn(Call<S>, I) -> W + Clone + Send + Sync + 'static,
-        W: Future<Output = Result<A, Problem>> + Send,
+        W: Future<Output = Result<A, Problem>> + Send + 'static,
     {
-        let carry_out = move |State(state): State<S>, request: Request| async move {
-            let (call, input) = call::read(operation, state, request).await?;
-            let mut response: Response = handler(call, input).await?.response();
-            if operation.makes {
-                *response.status_mut() = StatusCode::CREATED;
-            }
-            Ok::<_, Problem>(response)
+        let carry_out = move |state: S, request: Request| -> Carried {
+            let handler = handler.clone();
+            Box::pin(async move {
+                let (call, input) = call::read(operation, state, request).await?;
+                let mut response: Response = handler(call, input).await?.response();
+                if operation.makes {
+                    *response.status_mut() = StatusCode::CREATED;
+                }
+                Ok(response)
+            })
         };
-        let mut route = on(operation.verb.filter(), carry_out);
+        let mut route = route(operation.verb, Arc::new(carry_out));
         if let Some(bytes) = operation.content_max {
             route = route.layer(DefaultBodyLimit::max(bytes));
         }
@@ -72,6 +80,14 @@ impl<S: Clone + Send + Sync + 'static> Table<S> {
         });
         self
     }
+}
+
+/// The route of one operation. Its type says nothing about the operation, so that the compiler deals with axum's many layers once for all of them.
+fn route<S: Clone + Send + Sync + 'static>(
+    verb: Verb,
+    carry_out: Arc<dyn Fn(S, Request) -> Carried + Send + Sync>,
+) -> MethodRouter<S> {
+    on(verb.filter(), move |State(state): State<S>, request: Request| carry_out(state, request))
 }
 
 impl Row {
